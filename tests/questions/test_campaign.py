@@ -383,15 +383,16 @@ def test_other_versions_are_refused(problem: tuple[lc.Network, Any, Any], writte
 
 def test_results_about_something_else_are_refused(problem: tuple[lc.Network, Any, Any], written: Path) -> None:
     network, x, y = problem
-    with pytest.raises(lc.UnreadableResults, match="other points"):
-        lc.campaign(network, x + 1e-9, y, radii=RADII, out=written)
-    with pytest.raises(lc.UnreadableResults, match="other clip"):
-        lc.campaign(network, x, y, radii=RADII, out=written, clip=(-9, 9))
-    with pytest.raises(lc.UnreadableResults, match="other attack"):
-        lc.campaign(network, x, y, radii=RADII, out=written, attack=True)
-    for curvature in (True, False):
-        with pytest.raises(lc.UnreadableResults, match="other curvature"):
-            lc.campaign(network, x, y, radii=RADII, out=written, curvature=curvature)
+    others: list[tuple[str, dict[str, Any]]] = [
+        ("points", {"x": x + 1e-9}),
+        ("clip", {"clip": (-9, 9)}),
+        ("attack", {"attack": True}),
+        ("curvature", {"curvature": True}),
+        ("curvature", {"curvature": False}),
+    ]
+    for name, changed in others:
+        with pytest.raises(lc.UnreadableResults, match=f"other {name}"):
+            lc.campaign(**{"network": network, "x": x, "y": y, "radii": RADII, "out": written} | changed)
 
 
 def test_an_interrupted_creation_is_no_obstacle(problem: tuple[lc.Network, Any, Any], tmp_path: Path) -> None:
@@ -475,6 +476,7 @@ def test_points_from_files(tmp_path: Path) -> None:
         ("two.csv", "y,label,a,b,c,d\n0,0,0,1,2,3\n", "several columns"),
         ("class.csv", "a,b,c,d,y\n0,1,2,3,7\n", "whole numbers from 0 to 2; got 7"),
         ("text.txt", "0,1,2,3", r"must be an \.npz file"),
+        ("typo.csv", "1.0,O.5,0,0\n0,1,2,3\n", r"first line has numbers, but column 2 of it is 'O.5'"),
         ("broken.npz", "PK nonsense", "broken.npz"),
     ],
 )
@@ -598,12 +600,3 @@ def test_a_smaller_radius_does_not_take_the_place_of_a_larger_one(tmp_path: Path
     assert store.add([replace(row, certified=0.9)], 1.0) == 0  # what is finished stays
     assert store.rows() == [more]
     store.close()
-
-
-def test_a_typo_in_the_first_line_of_a_table_is_no_name(tmp_path: Path) -> None:
-    network, file = random_network(0, (2, 3, 2)), tmp_path / "points.csv"
-    file.write_text("1.0,O.5\n0.25,0.5\n")
-    with pytest.raises(lc.InvalidInput, match=r"first line has numbers, but column 2 of it is 'O.5'"):
-        read_points(file, network)
-    file.write_text("a,b\n0.25,0.5\n")
-    assert len(read_points(file, network)) == 1

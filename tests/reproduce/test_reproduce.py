@@ -25,7 +25,7 @@ from lipcert.published import EclipseGenLocal, Trivial
 from lipcert.questions.compare import Row
 from lipcert.reproduce import documents, tables
 from lipcert.reproduce.cells import AUTODIFF, LOWER, RADIUS_STUDY, STUDIES, Cell, paper_center, paper_network
-from lipcert.reproduce.printed import PAPER_RADII, agrees, paper_model, paper_table
+from lipcert.reproduce.printed import agrees, paper_table
 from lipcert.reproduce.store import Store
 from lipcert.reproduce.tables import Plan, Result, lines, run
 from lipcert.runtime.clock import silent
@@ -41,33 +41,6 @@ PRINTED = {
 def test_the_embedded_tables_are_those_that_were_compared(name: str) -> None:
     lines = (resources.files("lipcert.reproduce") / name).read_text(encoding="utf-8").splitlines()
     assert hashlib.sha256("\n".join(lines).encode()).hexdigest() == PRINTED[name]
-
-
-@pytest.mark.parametrize(("table", "methods", "sizes"), [("table1", 13, (4, 5)), ("table2", 10, (4, 5))])
-def test_the_embedded_tables_have_every_cell(table: str, methods: int, sizes: tuple[int, int]) -> None:
-    embedded = paper_table(table)
-    columns = [{key[k] for key in embedded} for k in range(4)]
-    assert tuple(map(len, columns)) == (methods, *sizes, 1)
-    assert sum(key[0] == "trivial" for key in embedded) == sizes[0] * sizes[1]
-    assert all(cell.bound or cell.seconds for cell in embedded.values())
-
-
-def test_the_embedded_radius_study_has_every_cell() -> None:
-    embedded = paper_table("radius")
-    assert {key[2] for key in embedded} == {5, 30, 60}
-    assert len(embedded) == 3 * (3 * 7 + 2)
-    assert all(cell.value is not None for cell in embedded.values())
-
-
-def test_the_embedded_mnist_figures_have_every_cell() -> None:
-    for model in ("baseline", "regularised"):
-        found = paper_model(model)
-        assert found.bounds.shape[1:] == found.failures.shape == (len(PAPER_RADII),)
-        assert (found.bounds > 0.0).all()
-        assert (found.failures >= 0.0).all()
-        assert (found.failures <= 100.0).all()
-    assert paper_model("regularised").ratio is not None
-    assert paper_model("baseline").ratio is None
 
 
 def test_digits_that_are_printed_count() -> None:

@@ -141,7 +141,9 @@ def _row(
     search_below: bool,
 ) -> SweepRow:
     started = time.perf_counter()
-    warm = _Warm(method, _proof(larger)) if isinstance(method, Anytime) else method
+    warm = method
+    if larger is not None and larger.certificate.layers and isinstance(method, (Joint, Auto)):
+        warm = _Warm(method, Candidate(larger.bound, larger.certificate.layers, larger.certificate.sweeps))
     search_below = search_below and all(norm.matrix is None for norm in ends.values())
     with clock().keeping(_SHARE * clock().left if search_below and np.isfinite(clock().left) else 0.0):
         certificate = replace(certify(network, ball, warm, **ends), method=method)
@@ -151,25 +153,18 @@ def _row(
     return SweepRow(float(ball.radius), certificate.bound, lower, trivial, time.perf_counter() - started, certificate)
 
 
-def _proof(row: SweepRow | None) -> Candidate | None:
-    return None if row is None else Candidate(row.bound, row.certificate.layers, row.certificate.sweeps)
-
-
 @dataclass(frozen=True, eq=False)
 class _Warm(Anytime):
-    """A method that starts from the multipliers of a larger region, if there are any."""
+    """A method that starts from the multipliers of a larger region."""
 
-    method: Anytime
-    larger: Candidate | None
+    method: Joint | Auto
+    larger: Candidate
 
     @property
     def seconds(self) -> float | None:  # type: ignore[override]
         return self.method.seconds
 
     def candidates(self, problem: Problem, start: Candidate) -> Iterator[Candidate]:
-        if self.larger is None or not self.larger.layers or not isinstance(self.method, (Joint, Auto)):
-            yield from self.method.candidates(problem, start)
-            return
         warm = problem.sweep(repeated(self.larger), "warm", hurried=True)
         for candidate in Joint().improved(problem, warm, WARM_MU):
             yield candidate

@@ -265,12 +265,15 @@ def csv_table(file: Path) -> Table:
     if any(None in record or None in record.values() for record in records):
         raise UnreadableResults(f"{file} is damaged: its lines differ in length")
     columns = [column for column in (records[0] if records else ()) if any(record[column] for record in records)]
-    certified = bool({"rule", "margin"} & set(columns))  # radii: safe when rounded down
-    rows = [[_cell(column, record[column], certified) for column in columns] for record in records]
+    certified = bool({"rule", "margin"} & set(columns))  # radii: safe when rounded down, as lower bounds are
+    rows = [
+        [_cell(column, record[column], certified or record.get("origin") == "reference") for column in columns]
+        for record in records
+    ]
     return Table(file.name, [column.replace("_", " ") for column in columns], rows, folded=len(rows) > _FOLDED)
 
 
-def _cell(column: str, text: str, certified: bool) -> Cell:
+def _cell(column: str, text: str, down: bool) -> Cell:
     try:
         value = float(text)
     except ValueError:
@@ -279,7 +282,9 @@ def _cell(column: str, text: str, certified: bool) -> Cell:
         return Cell(text)
     if column in _PRINTED and len(text) <= 8:
         return Cell(text, value)
-    return _SHOWN.get(column, Cell.below if certified else Cell.number)(value)
+    if down and column == "value":
+        return Cell.below(value, 5)
+    return _SHOWN.get(column, Cell.below if down else Cell.number)(value)
 
 
 def _how(run: Mapping[str, Any]) -> str:
