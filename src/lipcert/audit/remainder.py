@@ -36,13 +36,14 @@ def remainder(view: View, about: arb, wanted: Sequence[Wanted], cells: int = 1) 
             for one, two in pairwise([arc.start + width * k / share for k in range(share + 1)]):
                 m = ((one + two) / 2).mid()
                 w = most([(two - m).upper(), (m - one).upper()])
-                here, there = arc.formula(arb_series([m, 1])), arc.formula(arb_series([one.union(two), 1]))
+                here, there = (arb_poly(arc.formula(arb_series([x, 1])).coeffs()) for x in (m, one.union(two)))
+                shift, series = arb_poly([m - about, 1]), (here, here.derivative())
+                tails = there[count], (count + 1) * there[count + 1]
                 for (order, scale, p), (low, high) in zip(wanted, found, strict=True):
-                    g = [scale * (k + 1 if order else 1) * here[k + order] for k in range(count)]
-                    moved = arb_poly(list(p))(arb_poly([m - about, 1]))
-                    g = [x - moved[k] for k, x in enumerate(g)]
-                    g.append(scale * (count + 1 if order else 1) * there[count + order])
-                    rest = sum((abs(x) * w**k for k, x in enumerate(g[3:], 3)), arb(0))
+                    g, rest = scale * series[order] - arb_poly(list(p))(shift), abs(scale * tails[order]) * w
+                    for k in range(count - 1, 2, -1):
+                        rest = (rest + abs(g[k])) * w
+                    rest = rest * w * w
                     low.append((-_peak(-g[0], -g[1], -g[2], w) - rest).lower())
                     high.append((_peak(g[0], g[1], g[2], w) + rest).upper())
     finally:

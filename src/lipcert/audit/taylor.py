@@ -41,28 +41,28 @@ from lipcert.audit.model import Inputs, Layer, Model
 from lipcert.audit.remainder import remainder
 from lipcert.model.norms import Norms
 
-MOST_INPUTS, _CUBIC, _CELLS = 8, 4, 8
-"""Inputs of a box at most, and for cubic models; cells of an interval on each of which derivatives are enclosed."""
+MOST_INPUTS, _DEGREE, _CELLS = 8, 3, 4
+"""Inputs of a box at most; the degree of polynomials; cells of an interval on which a fit is bounded."""
 
 
 class Basis:
-    """The monomials of d variables up to a degree, in the order of their degrees.
+    """The monomials of d variables up to degree three, in the order of their degrees.
 
     Each is near a multiple of the product of ``odd`` ones of its variables, all different: δ² = ½ ± ½, δ³ = ¾δ ± ¼.
     """
 
     def __init__(self, d: int) -> None:
-        self.d, self.degree = d, 3 if d <= _CUBIC else 2
+        self.d = d
         self.monomials = [
-            one for n in range(self.degree + 1) for one in itertools.combinations_with_replacement(range(d), n)
+            one for n in range(_DEGREE + 1) for one in itertools.combinations_with_replacement(range(d), n)
         ]
         places = {one: k for k, one in enumerate(self.monomials)}
         pairs = itertools.product(enumerate(self.monomials), repeat=2)
-        table = [(places[tuple(sorted(a + b))], i, k) for (i, a), (k, b) in pairs if len(a + b) <= self.degree]
+        table = [(places[tuple(sorted(a + b))], i, k) for (i, a), (k, b) in pairs if len(a + b) <= _DEGREE]
         target, self.left, self.right = np.array(sorted(table)).T
         self.first = np.flatnonzero(np.diff(target, prepend=-1))
         degrees = np.array([len(one) for one in self.monomials])
-        self.starts = np.searchsorted(degrees, np.arange(self.degree + 1))
+        self.starts = np.searchsorted(degrees, np.arange(_DEGREE + 1))
         powers = [[one.count(i) for i in set(one)] for one in self.monomials]
         self.even = np.array([k > 0 and all(p % 2 == 0 for p in one) for k, one in enumerate(powers)])
         shares = {0: 1.0, 1: 1.0, 2: 0.5, 3: 0.75}
@@ -104,7 +104,7 @@ class Taylor:
     def __mul__(self, other: Taylor) -> Taylor:
         basis, one, two = self.basis, self.sizes, other.sizes
         terms = np.add.reduceat(self.terms[basis.left] * other.terms[basis.right], basis.first)
-        cut = sum(one[n] * two[basis.degree + 1 - n :].sum(axis=0) for n in range(1, basis.degree + 1))
+        cut = sum(one[n] * two[_DEGREE + 1 - n :].sum(axis=0) for n in range(1, _DEGREE + 1))
         rest = cut + one.sum(axis=0) * other.rest + self.rest * (two.sum(axis=0) + other.rest)
         return Taylor(basis, terms, upper(rest))
 
@@ -195,7 +195,7 @@ def _activated(layer: Layer, v: Taylor, interval: Interval) -> tuple[Taylor, Tay
     low, high = interval
     middle = mid((low + high) / 2)
     half = larger(upper(high - middle), upper(middle - low)) + arb(2) ** -200  # a larger interval is no mistake
-    count = v.basis.degree + 1
+    count = _DEGREE + 1
     nodes = np.cos((np.arange(count) + 0.5) * np.pi / count)
     at, fit = floats(middle) + np.multiply.outer(nodes, floats(half)), np.linalg.inv(np.vander(nodes, increasing=True))
     told = np.stack([fit @ layer.neurons.value(at), fit @ layer.neurons.slope(at)])
