@@ -13,8 +13,8 @@ from flint import arb
 import lipcert as lc
 from lipcert.answers.radius import CertifiedRadius, RadiusProof
 from lipcert.audit import model, rows
+from lipcert.audit.answers import Whole
 from lipcert.audit.balls import balls, largest_eigenvalue
-from lipcert.audit.certificates import Whole
 from lipcert.audit.engine import centre_values
 from lipcert.audit.remainder import secants
 from lipcert.definitions.functions import precision

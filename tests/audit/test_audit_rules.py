@@ -15,7 +15,7 @@ import lipcert as lc
 from lipcert.audit.balls import balls, dot, ellipsoid_norm, induced_norm, spectral
 from lipcert.audit.engine import advance
 from lipcert.audit.model import inputs_of, read
-from lipcert.audit.taylor import Expansion
+from lipcert.audit.pieces import Expansion
 from lipcert.definitions.functions import Function, View, precision
 from lipcert.errors import ProofFailed
 from lipcert.model.norms import NORMS, PLAIN, Norms

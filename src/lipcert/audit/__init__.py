@@ -3,13 +3,12 @@
 What is shared: the network's numbers, the answers as data, and suggestions of lines, axes and factors, which nothing
 rests on. Everything else is here or in :mod:`lipcert.definitions` (activations): arrays of balls and their norms
 (balls.py), the network and the region (model.py), the pass through the layers (engine.py), how far activations are from
-polynomials (remainder.py), Taylor models (taylor.py) and pieces (pieces.py), bounds of rows and Jacobians to second
-order (rows.py, curved.py); and what each kind of answer claims (certificates.py, answers.py). Any multipliers, lines
-and cuts prove a bound if they prove one at all, so taking those of the answer costs no independence.
+polynomials (remainder.py), pieces and Taylor models on them (pieces.py), bounds to second order (rows.py); and what
+each kind of answer claims (answers.py). Any multipliers, lines and cuts prove a bound if they prove one at all, so
+taking those of the answer costs no independence.
 """
 
 import lipcert.definitions  # noqa: F401  (it says what to install if python-flint is missing)
-from lipcert.audit.answers import verify_radius, verify_reach, verify_sensitivity
-from lipcert.audit.certificates import verify
+from lipcert.audit.answers import verify, verify_radius, verify_reach, verify_sensitivity
 
 __all__ = ["verify", "verify_radius", "verify_reach", "verify_sensitivity"]

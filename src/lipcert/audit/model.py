@@ -45,7 +45,7 @@ from lipcert.suggest.multipliers import split_rate
 
 SPREAD = 2.0**-50
 """Weights and biases may differ from the stored numbers by this much, relative to their size; zeros stay zeros."""
-_HALVINGS, _FEW_INPUTS = 16, 16
+_HALVINGS, _FEW_INPUTS = 40, 16
 
 
 @dataclass(frozen=True, eq=False)
