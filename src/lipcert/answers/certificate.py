@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from lipcert.answers.saved import ROOM, Saved
 from lipcert.arguments.words import upward
 from lipcert.errors import ProofFailed
@@ -61,6 +63,13 @@ class Certificate(Saved):
         fact, hints = proved.fact, (proved.sweeps, proved.part_sweeps)
         bound, about = ROOM * fact.bound, (fact.region, fact.network, fact.part)
         return Certificate(bound, method, *about, proved.layers, *hints, 0.0, (fact,))
+
+    kind = "bound"
+
+    @property
+    def flaw(self) -> str:
+        finite = 0.0 <= self.bound < np.inf
+        return "" if finite else f"a certificate must have a finite bound of at least 0, got {self.bound}"
 
     @property
     def verified(self) -> bool:

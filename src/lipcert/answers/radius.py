@@ -103,6 +103,13 @@ class CertifiedRadius(Saved):
     broken: Counterexample | None = field(default=None, repr=False, compare=False)
     facts: tuple[Fact, ...] = field(default=(), repr=False, compare=False)
 
+    kind = "radius"
+
+    @property
+    def flaw(self) -> str:
+        proved = self.proof is not None and self.radius > 0.0 and self.basis
+        return "" if proved else "a certified radius in a file must be positive and have a proof"
+
     def about(self, network: Network, ball: Ball) -> CertifiedRadius:
         """The radius itself, or an error if it is that of another network or point; so for the input that breaks it."""
         mine, broken = subject_of(network, ball), self.broken

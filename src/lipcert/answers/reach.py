@@ -56,6 +56,17 @@ class Reach(Saved):
     hull: Interval = field(default=(np.zeros((0, 0)), np.zeros((0, 0))), repr=False)
     facts: tuple[Fact, ...] = field(default=(), repr=False)
 
+    kind = "reach"
+
+    @property
+    def flaw(self) -> str:
+        if not self.proofs:
+            return "an answer in a file must have what proves it; ask for it again"
+        count, (below, above) = len(self.lower), self.hull
+        fits = len(self.upper) == len(self.center) == count > 0 and self.shape.shape == (count, count)
+        fits = fits and below.shape == above.shape == (len(below), count) and bool((self.lower <= self.upper).all())
+        return "" if fits else "the arrays of an answer are for different numbers of inputs or outputs"
+
     def contains(self, outputs: Array) -> Array:
         """Whether each of the points (..., outputs) lies in both sets, as far as floating point can tell."""
         offset = np.asarray(outputs, dtype=float) - self.center

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from typing import Any, ClassVar, Final, Self
 
+from lipcert.errors import InvalidInput
+from lipcert.files import documents
 from lipcert.kernel.facts import Fact
 
 ROOM: Final = 1.0 + 2.0**-40
@@ -21,9 +22,13 @@ class Saved:
     """
 
     facts: tuple[Fact, ...]
-    writer: ClassVar[Callable[[Any, str | os.PathLike[str]], None]]
-    reader: ClassVar[Callable[[type, str | os.PathLike[str]], Any]]
-    """Both are set by :mod:`lipcert.questions.answers`."""
+    kind: ClassVar[str]
+    """What a file calls such an answer."""
+
+    @property
+    def flaw(self) -> str:
+        """Why there is nothing to prove it from, or its parts do not fit together; empty if all is well."""
+        return ""
 
     @property
     def rules(self) -> tuple[str, ...]:
@@ -32,10 +37,17 @@ class Saved:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write it to a file, with what proves it; :func:`lipcert.verify` checks it from there."""
-        Saved.writer(self, path)
+        check(self)
+        documents.write(path, self.kind, type(self), self)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read it from a file. Nothing in it is believed before :func:`lipcert.verify` has passed it."""
-        found: Self = Saved.reader(cls, path)
+        found: Self = documents.read(path, {cls.kind: cls}, check)
         return found
+
+
+def check(answer: Any) -> None:
+    """An error unless the parts of an answer fit together and something is there to prove it from."""
+    if answer.flaw:
+        raise InvalidInput(answer.flaw)

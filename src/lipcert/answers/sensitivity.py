@@ -45,6 +45,16 @@ class Sensitivity(Saved):
     proofs: tuple[Proof, ...] = ()
     facts: tuple[Fact, ...] = ()
 
+    kind = "sensitivity"
+
+    @property
+    def flaw(self) -> str:
+        if not self.proofs:
+            return "an answer in a file must have what proves it; ask for it again"
+        fits = self.matrix.size > 0 and self.matrix.shape == (len(self.outputs), len(self.inputs))
+        fits = fits and all((*self.outputs, *self.inputs))
+        return "" if fits else "the arrays of an answer are for different numbers of inputs or outputs"
+
     def __repr__(self) -> str:
         rows, columns = self.matrix.shape
         return f"Sensitivity({rows} × {columns}, largest={self.matrix.max():.6g}, bound={self.bound:.6g})"

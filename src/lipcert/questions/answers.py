@@ -6,12 +6,10 @@ import os
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-import numpy as np
-
 from lipcert.answers.certificate import Certificate
 from lipcert.answers.radius import CertifiedRadius
 from lipcert.answers.reach import Reach
-from lipcert.answers.saved import Saved
+from lipcert.answers.saved import Saved, check
 from lipcert.answers.sensitivity import Sensitivity
 from lipcert.errors import InvalidInput
 from lipcert.files import documents
@@ -20,13 +18,8 @@ from lipcert.questions.sweep import SweepRow
 
 Answer: TypeAlias = Certificate | Reach | Sensitivity | CertifiedRadius | tuple[SweepRow, ...]
 """What can be saved and verified."""
-_KINDS: dict[str, Kind] = {
-    "bound": Certificate,
-    "reach": Reach,
-    "sensitivity": Sensitivity,
-    "radius": CertifiedRadius,
-    "sweep": [SweepRow],
-}
+_SINGLE: tuple[type[Saved], ...] = (Certificate, Reach, Sensitivity, CertifiedRadius)
+_KINDS: dict[str, Kind] = {**{kind.kind: kind for kind in _SINGLE}, "sweep": [SweepRow]}
 
 
 def save_answer(answer: Answer | Sequence[SweepRow], path: str | os.PathLike[str]) -> None:
@@ -42,11 +35,13 @@ def save_answer(answer: Answer | Sequence[SweepRow], path: str | os.PathLike[str
     path
         A JSON file; it appears whole or not at all.
     """
-    name = "sweep" if are_rows(answer) else next((name for name in _KINDS if _KINDS[name] is type(answer)), None)
-    if name is None:
+    if are_rows(answer):
+        _check(answer)
+        documents.write(path, "sweep", _KINDS["sweep"], answer)
+    elif type(answer) in _SINGLE and isinstance(answer, Saved):
+        answer.save(path)
+    else:
         raise InvalidInput(f"answer must be what a question returned, got {type(answer).__name__}")
-    _check(answer)
-    documents.write(path, name, _KINDS[name], answer)
 
 
 def load_answer(path: str | os.PathLike[str]) -> Answer:
@@ -74,43 +69,7 @@ def are_rows(answer: Any) -> bool:
 
 
 def _check(answer: Any) -> None:
-    """An error unless the parts of an answer fit together and something is there to prove it from."""
-    if isinstance(answer, Certificate):
-        if not 0.0 <= answer.bound < np.inf:
-            raise InvalidInput(f"a certificate must have a finite bound of at least 0, got {answer.bound}")
-    elif isinstance(answer, CertifiedRadius):
-        if answer.proof is None or not answer.radius > 0.0 or not answer.basis:
-            raise InvalidInput("a certified radius in a file must be positive and have a proof")
-    elif isinstance(answer, (Reach, Sensitivity)):
-        if not answer.proofs:
-            raise InvalidInput("an answer in a file must have what proves it; ask for it again")
-        if not (_sizes_agree(answer) if isinstance(answer, Reach) else _groups_agree(answer)):
-            raise InvalidInput("the arrays of an answer are for different numbers of inputs or outputs")
-    else:
-        if not are_rows(answer):
-            raise InvalidInput("a sweep must have rows")
-        for row in answer:
-            _check(row.certificate)
-
-
-def _sizes_agree(reach: Reach) -> bool:
-    count, (below, above) = len(reach.lower), reach.hull
-    return (
-        len(reach.upper) == len(reach.center) == count > 0
-        and reach.shape.shape == (count, count)
-        and below.shape == above.shape == (len(below), count)
-        and bool((reach.lower <= reach.upper).all())
-    )
-
-
-def _groups_agree(found: Sensitivity) -> bool:
-    groups = (*found.outputs, *found.inputs)
-    return found.matrix.size > 0 and found.matrix.shape == (len(found.outputs), len(found.inputs)) and all(groups)
-
-
-def _load(kind: type, path: str | os.PathLike[str]) -> Any:
-    (name,) = (name for name in _KINDS if _KINDS[name] is kind)
-    return documents.read(path, {name: kind}, _check)
-
-
-Saved.writer, Saved.reader = save_answer, _load
+    if not isinstance(answer, Saved) and not are_rows(answer):
+        raise InvalidInput("a sweep must have rows")
+    for one in [answer] if isinstance(answer, Saved) else [row.certificate for row in answer]:
+        check(one)
