@@ -1,4 +1,4 @@
-"""Holes that were once open in the reader of PyTorch modules; each test is named after its finding."""
+"""Holes that attacks found in the reader of PyTorch modules, and the comparison that is to notice the next one."""
 
 from __future__ import annotations
 
@@ -23,14 +23,10 @@ nn = torch.nn
 F = torch.nn.functional
 
 
-def _parts() -> dict[str, Any]:
-    """Two linear layers and a buffer, which a forward has at hand."""
-    return {"a": nn.Linear(3, 3), "b": nn.Linear(3, 3), "offset": torch.zeros(3)}
-
-
 def _made(function: Callable[..., Any]) -> Any:
+    """A forward with two linear layers and a buffer at hand."""
     torch.manual_seed(1)
-    return Wrapped(function, **_parts()).double().eval()
+    return Wrapped(function, a=nn.Linear(3, 3), b=nn.Linear(3, 3), offset=torch.zeros(3)).double().eval()
 
 
 def _plain(s: Any, x: Any) -> Any:
@@ -56,12 +52,159 @@ def _right(module: Any, far: float = FAR) -> None:
             np.testing.assert_allclose(network(x), wanted, rtol=0, atol=1e-9 * (far + np.abs(wanted).max()))
 
 
-def test_finding_2_hooks_anywhere_are_carried_out() -> None:
+# what is not in the module's own forward ------------------------------------------------------------------------
+
+
+def _hooked() -> Any:
     module = _made(_plain)
     module.register_forward_hook(lambda *parts: 2 * parts[2])
     module.register_forward_pre_hook(lambda _, inputs: (10 * inputs[0].clamp(max=FAR),))
     module.a.register_forward_hook(lambda *parts: -parts[2])
-    _right(module)
+    return module
+
+
+def _with(function: Callable[..., Any], change: Callable[[Any], Any]) -> Callable[[], Any]:
+    """A module that is changed after it was made."""
+
+    def make() -> Any:
+        module = _made(function)
+        change(module)
+        return module.double().eval()
+
+    return make
+
+
+class Loud(Wrapped):
+    def __call__(self, *parts: Any) -> Any:
+        return 5 * super().__call__(*parts).clamp(max=FAR)
+
+
+class Counter:
+    calls = 0
+
+
+def _in_place(s: Any, x: Any) -> Any:
+    h = F.relu(s.a(x), inplace=True)
+    out = s.b(h)
+    out += h
+    return s.act(out).mul_(2.0)
+
+
+def _swallows(s: Any, x: Any) -> Any:
+    try:
+        x = x if x.abs().max() < 1e200 else x.sign()
+    except torch.fx.proxy.TraceError:
+        x = x * 1.0
+    return _plain(s, x)
+
+
+def _counts(s: Any, x: Any) -> Any:
+    s.offset += 1.0
+    return s.b(s.a(x) + s.offset)
+
+
+def _remembers(s: Any, x: Any) -> Any:
+    s.calls = getattr(s, "calls", 0) + 1
+    return _plain(s, x)
+
+
+def _counting(s: Any, x: Any) -> Any:
+    s.counter.calls += 1
+    return _plain(s, x)
+
+
+def _forged() -> Any:
+    """A layer that only bears the name of one."""
+    parts = {"forward": lambda self, x: x.clamp(0.0, FAR), "__module__": "torch.nn.modules.activation"}
+    return nn.Sequential(nn.Linear(3, 3), type("ReLU", (nn.Module,), parts)()).double().eval()
+
+
+RIGHT: dict[str, Callable[[], Any]] = {
+    "hooks": _hooked,
+    "an overridden call": _with(_plain, lambda m: setattr(m, "__class__", Loud)),
+    "a forward on the instance": _with(_plain, lambda m: setattr(m.a, "forward", lambda x: x.relu().clamp(max=FAR))),
+    "a false _orig_mod": _with(lambda s, x: s._orig_mod(x), lambda m: setattr(m, "_orig_mod", nn.Linear(3, 3))),
+    "a false ReLU": _forged,
+    "a generator": _with(_plain, lambda m: setattr(m, "generator", (n for n in range(3)))),
+    "in place, in a module": _with(
+        lambda s, x: (h := s.a(x), s.clip(h), s.b(h))[2],
+        lambda m: setattr(m, "clip", nn.Hardtanh(-FAR, FAR, inplace=True)),
+    ),
+    "in place, harmless": _with(_in_place, lambda m: setattr(m, "act", nn.Hardtanh(-0.5, 0.7, inplace=True))),
+    "threads": lambda: _made(lambda s, x: _plain(s, x) * (5.0 if torch.get_num_threads() > 1 else 1.0)),
+    "a cast to the type at hand": lambda: _made(lambda s, x: s.b(s.a(x.double()))),
+    "parameters in a list": _with(
+        lambda s, x: s.b(F.relu(s.a(x) * s.extra[0])),
+        lambda m: setattr(m, "extra", nn.ParameterList([nn.Parameter(torch.full((3,), 2.0))])),
+    ),
+}
+"""What an old reader got wrong, and is read now."""
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_what_the_module_really_does_is_read(name: str) -> None:
+    _right(RIGHT[name]())
+
+
+CHANGES = "changes what the module holds"
+REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
+    **{
+        f"noise {k}": (lambda noise=noise: _made(lambda s, x: _plain(s, x) + noise()), "random")
+        for k, noise in enumerate(
+            (
+                lambda: 0.0 * torch.randn(3),
+                lambda: torch.zeros(3).normal_(),
+                lambda: F.dropout(torch.ones(3), 0.5),
+                lambda: torch.native_dropout(torch.ones(3), 0.5, None)[0],
+            )
+        )
+    },
+    "noise of Python": (lambda: _made(lambda s, x: _plain(s, x) + random.random()), "not what the module does"),
+    "an error that is swallowed": (lambda: _made(_swallows), "looks at"),
+    "a buffer that counts": (lambda: _made(_counts), f"{CHANGES} .*offset"),
+    "an attribute that counts": (lambda: _made(_remembers), f"{CHANGES} .*calls"),
+    "an object that counts": (_with(_counting, lambda m: setattr(m, "counter", Counter())), CHANGES),
+    "data replaced": (
+        lambda: _made(lambda s, x: (h := s.a(x), setattr(h, "data", h.data.clamp(max=FAR)), s.b(h))[-1]),
+        r"behind PyTorch's back, as \.data does; use detach",
+    ),
+    "through data": (
+        lambda: _made(lambda s, x: (h := s.a(x), h.data.clamp_(max=FAR), s.b(h))[-1]),
+        r"behind PyTorch's back, as \.data does; use detach",
+    ),
+    **{
+        f"cast {k}": (lambda cast=cast: _made(lambda s, x: s.b(s.a(x)) + cast(x).sum()), "round|unknown")
+        for k, cast in enumerate(
+            (
+                lambda x: x.float().double(),
+                lambda x: x.to(torch.float32).to(torch.float64),
+                lambda x: x.type_as(torch.zeros(1, dtype=torch.float32)).double(),
+                lambda x: x.to(torch.bfloat16).double(),
+                lambda x: x.half().double(),
+                lambda x: x.to(torch.int64).double(),
+                lambda x: x.sum(dtype=torch.float32).double(),
+                lambda x: x.mean(1, dtype=torch.float32).double(),
+            )
+        )
+    },
+    # at 20 softplus(x) - x is 2e-9: nothing in single precision, but 1e9·(softplus(x) - x) is off by 2 in double
+    "softplus": (lambda: _made(lambda s, x: s.b(F.softplus(s.a(x)))), "threshold=40"),
+    "softplus of 2x": (lambda: nn.Sequential(nn.Linear(3, 3), nn.Softplus(beta=2.0)).double().eval(), "threshold"),
+    "softplus to 10": (lambda: nn.Sequential(nn.Linear(3, 3), nn.Softplus(threshold=10.0)).eval(), "threshold"),
+    "softplus, widened": (lambda: _made(lambda s, x: F.softplus(s.b(s.a(x)).double())).float(), "threshold"),
+    "overflow": (lambda: _made(lambda s, x: s.a(x).clamp(max=1e308)), "overflow"),
+    "not initialised": (lambda: nn.Sequential(nn.LazyLinear(3)).eval(), "initial"),
+}
+"""What is refused, and why."""
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_the_graph_cannot_show_is_refused(name: str) -> None:
+    make, reason = REFUSED[name]
+    module = make()
+    before = torch.get_rng_state()
+    _refused(module, reason)
+    assert torch.equal(before, torch.get_rng_state())  # that of the caller is left alone
 
 
 @pytest.fixture
@@ -72,49 +215,8 @@ def global_hook() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("global_hook")
-def test_finding_2_global_hooks_are_refused() -> None:
+def test_hooks_for_every_module_are_refused() -> None:
     _refused(_made(_plain), "every module of this process")
-
-
-def test_finding_2_a_forward_on_the_instance_and_an_overridden_call_are_carried_out() -> None:
-    class Loud(Wrapped):
-        def __call__(self, *parts: Any) -> Any:
-            return 5 * super().__call__(*parts).clamp(max=FAR)
-
-    _right(Loud(_plain, **_parts()).double().eval())
-    module = _made(_plain)
-    module.a.forward = lambda x: torch.relu(x).clamp(max=FAR)
-    _right(module)
-
-
-def test_finding_2_an_attribute_named_orig_mod_is_no_compiled_module() -> None:
-    def both(s: Any, x: Any) -> Any:
-        return 3.0 * s._orig_mod(x)
-
-    module = _made(both)
-    module._orig_mod = nn.Linear(3, 3).double().eval()
-    network = lc.load(module, input_shape=(3,))
-    np.testing.assert_allclose(network(np.ones(3)), module(torch.ones(3).double()).detach().numpy())
-
-
-@pytest.mark.parametrize(
-    "noise",
-    [
-        lambda x: 0.0 * torch.randn(3),
-        lambda x: torch.zeros(3).normal_(),
-        lambda x: F.dropout(torch.ones(3), 0.5),
-        lambda x: torch.native_dropout(torch.ones(3), 0.5, None)[0],
-    ],
-)
-def test_finding_2_randomness_is_refused(noise: Callable[..., Any]) -> None:
-    module = _made(lambda s, x: _plain(s, x) + noise(x))
-    before = torch.get_rng_state()
-    _refused(module, "random")
-    assert torch.equal(before, torch.get_rng_state())  # that of the caller is left alone
-
-
-def test_finding_2_randomness_of_python_is_refused() -> None:
-    _refused(_made(lambda s, x: _plain(s, x) + random.random()), "not what the module does")
 
 
 TYPES: dict[str, Callable[[Any], bool]] = {
@@ -165,31 +267,6 @@ def test_finding_2_looking_at_values_is_refused(read: str) -> None:
     _refused(_made(forward), "looks at|hand them to Python")
 
 
-def test_finding_2_an_error_that_is_swallowed_while_tracing() -> None:
-    def forward(s: Any, x: Any) -> Any:
-        try:
-            x = x if x.abs().max() < 1e200 else x.sign()
-        except torch.fx.proxy.TraceError:
-            x = x * 1.0
-        return _plain(s, x)
-
-    _refused(_made(forward), "looks at")
-
-
-def test_finding_2_state_that_a_run_changes_is_refused() -> None:
-    def counts(s: Any, x: Any) -> Any:
-        s.offset += 1.0
-        return s.b(s.a(x) + s.offset)
-
-    assert "offset" in _refused(_made(counts), "changes")
-
-    def remembers(s: Any, x: Any) -> Any:
-        s.calls = getattr(s, "calls", 0) + 1
-        return _plain(s, x)
-
-    assert "calls" in _refused(_made(remembers), "changes")
-
-
 def _steps(*steps: Callable[..., Any]) -> Callable[..., Any]:
     """A forward that takes h = a(x) through some steps, whose results it throws away, and returns b(h)."""
 
@@ -208,18 +285,12 @@ def _added_to(s: Any, x: Any) -> Any:
     return s.b(h + skip)
 
 
-def _data_replaced(h: Any) -> None:
-    h.data = h.data.clamp(max=FAR)
-
-
 IN_PLACE: dict[str, Callable[..., Any]] = {
     "the input": lambda s, x: (x.clamp_(max=1e200), s.b(s.a(x)))[-1],
-    "data replaced": _steps(_data_replaced),
     "a constant": lambda s, x: (w := s.a.bias.clone(), w.add_(F.relu(x[0] - 1e200)), s.b(w[None]))[-1],
-    "a view of a constant": lambda s, x: (
-        (w := s.a.bias.clone()).view(3).add_(F.relu(x[0] - FAR)),
-        s.b(w[None]) + x,
-    )[-1],
+    "a view of a constant": lambda s, x: ((w := s.a.bias.clone()).view(3).add_(F.relu(x[0] - FAR)), s.b(w[None]) + x)[
+        -1
+    ],
     "a clone": lambda s, x: (g := s.a(x).clone(), g.clamp_(max=1e6), s.b(g))[-1],
     "an alias": _steps(lambda h: h.view(-1).clamp_(max=1e200)),
     "a slice": _steps(lambda h: h[:, :2].clamp_(max=1e200)),
@@ -228,37 +299,13 @@ IN_PLACE: dict[str, Callable[..., Any]] = {
     "read before": lambda s, x: s.b(F.hardtanh(h := s.a(x), -1e200, 1e200, inplace=True) + h),
     "added to": _added_to,
     "an item": _steps(lambda h: h.__setitem__((slice(None), 0), 0.0)),
-    "through data": _steps(lambda h: h.data.clamp_(max=1e200)),
     "given out": _steps(lambda h: torch.clamp(h, max=1e200, out=h)),
 }
 
 
 @pytest.mark.parametrize("name", IN_PLACE)
 def test_finding_4_in_place_changes_are_carried_out(name: str) -> None:
-    if "data" in name:
-        _refused(_made(IN_PLACE[name]), r"behind PyTorch's back, as \.data does; use detach")
-    else:
-        _right(_made(IN_PLACE[name]), 1e6 if name == "a clone" else FAR)
-
-
-def test_finding_4_in_place_modules_whose_result_is_not_used() -> None:
-    module = _made(lambda s, x: (h := s.a(x), s.clip(h), s.b(h))[2])
-    module.clip = nn.Hardtanh(-FAR, FAR, inplace=True).eval()
-    _right(module)
-
-
-def test_finding_4_harmless_in_place_operations_are_read() -> None:
-    def forward(s: Any, x: Any) -> Any:
-        h = F.relu(s.a(x), inplace=True)
-        out = s.b(h)
-        out += h
-        return s.act(out).mul_(2.0)
-
-    module = _made(forward)
-    module.act = nn.Hardtanh(-0.5, 0.7, inplace=True).eval()
-    network = lc.load(module)
-    x = np.array([0.3, -2.0, 1.1])
-    np.testing.assert_allclose(network(x), module(torch.from_numpy(x)[None]).detach().numpy().ravel())
+    _right(_made(IN_PLACE[name]), 1e6 if name == "a clone" else FAR)
 
 
 STEPS: tuple[Callable[..., Any], ...] = (
@@ -302,54 +349,27 @@ def test_finding_4_random_programs_that_work_in_place(monkeypatch: pytest.Monkey
         _right(_made(_program(seed)))
 
 
-@pytest.mark.parametrize(
-    "cast",
-    [
-        lambda x: x.float().double(),
-        lambda x: x.to(torch.float32).to(torch.float64),
-        lambda x: x.type_as(torch.zeros(1, dtype=torch.float32)).double(),
-        lambda x: x.to(torch.bfloat16).double(),
-        lambda x: x.half().double(),
-        lambda x: x.to(torch.int64).double(),
-        lambda x: x.sum(dtype=torch.float32).double(),
-        lambda x: x.mean(1, dtype=torch.float32).double(),
-    ],
-)
-def test_finding_4_casts_that_round_are_refused(cast: Callable[..., Any]) -> None:
-    _refused(_made(lambda s, x: s.b(s.a(x)) + cast(x).sum()), "round|unknown")
-
-
-def test_finding_4_casts_to_the_type_at_hand_are_read() -> None:
-    for module in (_made(lambda s, x: s.b(s.a(x.double()))), _made(lambda s, x: s.b(s.a(x.float())).float()).float()):
-        network = lc.load(module, input_shape=(3,))
-        x = torch.ones(1, 3, dtype=module.a.weight.dtype)
-        np.testing.assert_allclose(network(np.ones(3)), module(x).detach().numpy().ravel(), rtol=1e-5)
-
-
-def test_finding_4_a_softplus_whose_switch_shows_is_refused() -> None:
-    """At 20 softplus(x) - x is 2e-9: nothing in single precision, but 1e9·(softplus(x) - x) is off by 2 in double."""
-    text = _refused(_made(lambda s, x: s.b(F.softplus(s.a(x)))), "threshold")
-    assert "threshold=40" in text
-    _refused(nn.Sequential(nn.Linear(3, 3), nn.Softplus(beta=2.0)).double().eval(), "threshold")
-    _refused(nn.Sequential(nn.Linear(3, 3), nn.Softplus(threshold=10.0)).eval(), "threshold")
-    _refused(_made(lambda s, x: F.softplus(s.b(s.a(x)).double())).float(), "threshold")
+def test_single_precision_hides_the_switch_of_a_softplus_and_more() -> None:
+    for options in ({"threshold": 15.0}, {"beta": 2.0, "threshold": 40.0}):
+        lc.load(nn.Sequential(nn.Linear(3, 3), nn.Softplus(**options)).eval())  # type: ignore[arg-type]
     lc.load(nn.Sequential(nn.Linear(3, 3), nn.Softplus(threshold=40.0)).double().eval())
-    lc.load(nn.Sequential(nn.Linear(3, 3), nn.Softplus(beta=2.0, threshold=40.0)).double().eval())
-    lc.load(nn.Sequential(nn.Linear(3, 3), nn.Softplus(threshold=15.0)).eval())  # single precision hides its jump
+    module = _made(lambda s, x: s.b(s.a(x.float())).float()).float()
+    wanted = module(torch.ones(1, 3)).detach().numpy().ravel()
+    np.testing.assert_allclose(lc.load(module, input_shape=(3,))(np.ones(3)), wanted, rtol=1e-5)
+    for function in (lambda s, x: s.b(torch.sin(30.0 * s.a(x))), lambda s, x: torch.sin(s.a(x))):
+        assert (
+            lc.load(_made(function).float(), input_shape=(3,)).inputs == 3
+        )  # at 1e30 a sine is what rounding makes it
+    module = _made(_plain).float()
+    with torch.no_grad():
+        module.a.weight.mul_(1e37)
+    assert lc.load(module, input_shape=(3,)).sizes == (3, 3, 3)  # and without a warning
 
 
 def test_finding_4_types_that_a_module_mixes() -> None:
     module = _made(lambda s, x: s.b(s.a((x - s.offset).float()))).float()
     module.offset = torch.rand(3, dtype=torch.float64)
     _refused(module, "rounds to numbers of type torch.float32")
-
-
-def test_finding_2_a_layer_that_only_bears_the_name_of_one() -> None:
-    def forward(self: Any, x: Any) -> Any:
-        return x.clamp(0.0, FAR)
-
-    forged = type("ReLU", (nn.Module,), {"forward": forward, "__module__": "torch.nn.modules.activation"})
-    _right(nn.Sequential(nn.Linear(3, 3), forged()).double().eval())
 
 
 def test_finding_9_points_that_require_grad_are_taken() -> None:
@@ -376,17 +396,6 @@ def test_finding_9_strange_parameters_are_refused_and_listed() -> None:
     text = _refused(module)
     for name in ("c", "h", "s", "m"):
         assert f"\n  {name}: " in text
-    _refused(nn.Sequential(nn.LazyLinear(3)).eval(), "initial")
-    broken = _made(_plain)
-    nn.init.constant_(broken.a.weight, float("nan"))
-    with pytest.raises(lc.LipcertError, match=r"a\.weight: it holds 9 NaN"):
-        lc.load(broken)
-
-
-def test_finding_9_a_module_that_cannot_be_copied_is_read() -> None:
-    module = _made(_plain)
-    module.generator = (n for n in range(3))
-    _right(module)
 
 
 def test_finding_9_a_module_that_ignores_its_input() -> None:
@@ -401,15 +410,9 @@ def _identity() -> lc.Network:
 
 UNFAITHFUL: dict[str, tuple[Callable[[Any], Any], str]] = {
     **{f"{limit:g}": (partial(np.minimum, limit), "not faithful") for limit in (30.0, 1e6, 3e12, 1e29, 1e38)},
-    "single precision": (
-        lambda x: x.astype(np.float32).astype(float) if np.abs(x).max() < 3e38 else x,
-        "not faithful",
-    ),
+    "single precision": (lambda x: x.astype(np.float32).astype(float) if np.abs(x).max() < 3e38 else x, "not faithful"),
     "infinities": (lambda x: np.where(np.abs(x) > 50.0, np.inf, x), "finite"),
-    "more outputs": (
-        lambda x: x if np.abs(x).max() < 50.0 else np.r_[x, 0.0],
-        "has 2 outputs, the test gives 2 or 3",
-    ),
+    "more outputs": (lambda x: x if np.abs(x).max() < 50.0 else np.r_[x, 0.0], "has 2 outputs, the test gives 2 or 3"),
 }
 """Functions that are the identity but for a lost limit, rounding, infinities or the number of outputs."""
 
@@ -485,43 +488,6 @@ def test_finding_11_kinks_are_straddled_to_the_last_bit() -> None:
         assert (close >= 0).any()
     second = network.preactivations(points)[1]
     assert (np.minimum(np.abs(second), np.abs(second - 6.0)).min(axis=0) < 1e-13).all()
-
-
-def test_counters_in_objects_that_the_module_holds_are_seen() -> None:
-    class Counter:
-        calls = 0
-
-    def counting(s: Any, x: Any) -> Any:
-        s.counter.calls += 1
-        return _plain(s, x)
-
-    module = _made(counting)
-    module.counter = Counter()
-    _refused(module, "changes what the module holds")
-
-
-def test_the_number_of_threads_is_the_one_at_hand() -> None:
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    try:
-        _right(_made(lambda s, x: _plain(s, x) * (5.0 if torch.get_num_threads() > 1 else 1.0)))
-    finally:
-        torch.set_num_threads(before)
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_waves_in_single_precision_are_read(seed: int) -> None:
-    """At inputs of size 1e30 a sine is whatever rounding makes of it."""
-    torch.manual_seed(seed)
-    for function in (lambda s, x: s.b(torch.sin(30.0 * s.a(x))), lambda s, x: torch.sin(s.a(x))):
-        assert lc.load(Wrapped(function, **_parts()).eval(), input_shape=(3,)).inputs == 3
-
-
-def test_weights_that_overflow_raise_no_warning() -> None:
-    module = _made(_plain).float()
-    with torch.no_grad():
-        module.a.weight.mul_(1e37)
-    assert lc.load(module, input_shape=(3,)).sizes == (3, 3, 3)
 
 
 @pytest.mark.filterwarnings("ignore:Initializing zero-element")

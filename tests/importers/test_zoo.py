@@ -406,11 +406,7 @@ REFUSED: dict[str, tuple[Any, tuple[int, ...], str]] = {
         "only enlarging by whole factors",
     ),
     "several ends": (lambda x: (x, x), (4,), "returns a tuple"),
-    "an axis of a number": (
-        lambda x: x.sum().mean(0).reshape(1),
-        (4,),
-        "mean of shape .*: it is called in an",
-    ),
+    "an axis of a number": (lambda x: x.sum().mean(0).reshape(1), (4,), "mean of shape .*: it is called in an"),
     "an axis of a number, max": (lambda x: x.sum().amax(0).reshape(1), (4,), "amax of shape .*: it is called in an"),
 }
 """Functions, modules, or functions that make one; shape of the input; what the message says."""

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from lipcert.errors import InvalidInput, UnreadableModel
-from lipcert.files import networks
 from lipcert.files.whole import write_whole
 from lipcert.importers.mat import NewerFormat, variables
 from lipcert.importers.untrusted import check_archive, few
@@ -20,54 +19,40 @@ from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 
 LAYOUT = "W1, b1, W2, b2, … (each W outputs × inputs, biases optional) and optionally a string 'activation'"
-_NUMBERED = r"([Wb])([1-9][0-9]{0,8})"
-_LONGEST = 200
-"""Characters of an activation's name with its parameters."""
 CELLS = (
     "W1, b1, W2, b2, …, or cell arrays 'weights' or 'W' and, optionally, 'biases' or 'b', and the names of activations"
 )
+_NUMBERED = r"([Wb])([1-9][0-9]{0,8})"
+_LONGEST = 200
+"""Characters of an activation's name with its parameters."""
 _CALLED = {"weights": ("weights", "W"), "biases": ("biases", "b"), "activation": ("activation", "act_fcns", "act")}
 """What cell arrays are called, also by NNV and in the ARCH competition."""
 _MATLAB = {"poslin": "relu", "logsig": "sigmoid", "tansig": "tanh", "purelin": "identity"}
 
 
 def read_npz(path: Path, activation: Any = None) -> Network:
-    """The network stored as W1, b1, W2, b2, … in an .npz file, or by ``Network.save``."""
-    arrays = stored(path)
-    if "format" not in arrays:
-        return _numbered(path, arrays, activation)
-    if activation is not None:
-        raise InvalidInput(f"activation has no meaning here: {path} says which activations it has")
-    return networks.built(path, arrays)
+    """The network stored as W1, b1, W2, b2, … in an .npz file."""
+    return _numbered(path, stored(path), activation)
 
 
 def _numbered(path: Path, arrays: Mapping[str, Any], activation: Any) -> Network:
     """The network of arrays W1, b1, W2, b2, …."""
-    names = {name: re.fullmatch(_NUMBERED, name) for name in arrays if name != "activation"}
-    strange = [name for name, match in names.items() if match is None]
-    if strange:
+    names = [name for name in arrays if name != "activation"]
+    if strange := [name for name in names if not re.fullmatch(_NUMBERED, name)]:
         raise UnreadableModel(f"{path} has arrays of unknown meaning: {few(strange, 40)}; expected {LAYOUT}")
-    numbered = {(match[1], int(match[2])) for match in names.values() if match}
-    weights, biases = ({i for letter, i in numbered if letter == kind} for kind in "Wb")
+    weights, biases = ({int(name[1:]) for name in names if name[0] == kind} for kind in "Wb")
     if not weights:
         raise UnreadableModel(f"{path} has no W1; it holds {few(arrays, 40)}; expected {LAYOUT}")
     depth = max(weights)
     if depth > len(weights):
         missing = next(i for i in range(1, depth) if i not in weights)
         raise UnreadableModel(f"{path} has W{depth} but not W{missing}; number the layers from 1 without gaps")
-    spare = [f"b{i}" for i in sorted(biases - weights)]
-    if spare:
+    if spare := [f"b{i}" for i in sorted(biases - weights)]:
         raise UnreadableModel(
             f"{path} has {few(spare, 40)} but its last weight is W{depth}; store W and b of each layer"
         )
-    layers = range(1, depth + 1)
-    return _assemble(
-        path,
-        {f"W{i}": arrays[f"W{i}"] for i in layers},
-        {f"b{i}": arrays.get(f"b{i}") for i in layers},
-        _names(path, arrays.get("activation")),
-        activation,
-    )
+    matrices, vectors = ({f"{kind}{i}": arrays.get(f"{kind}{i}") for i in range(1, depth + 1)} for kind in "Wb")
+    return _assemble(path, matrices, vectors, arrays.get("activation"), activation)
 
 
 def write_npz(path: Path, network: Network, activation: str) -> None:
@@ -93,22 +78,20 @@ def read_mat(path: Path, activation: Any = None) -> Network:
         raise UnreadableModel(f"{path} is a MATLAB 7.3 file; save it again with save(…, '-v7')") from None
     except (OSError, ValueError) as error:
         raise _damaged(path, "a MATLAB file", error) from None
-    found = {what: [name for name in names if name in arrays] for what, names in _CALLED.items()}
+    found = {what: [arrays[name] for name in names if name in arrays] for what, names in _CALLED.items()}
     if not found["weights"] or max(map(len, found.values())) > 1:
         raise UnreadableModel(f"{path} holds {few(arrays, 40)}; expected {CELLS}, each once")
-    weights = _cells(path, "weights", arrays[found["weights"][0]])
-    biases: list[Any] = [None] * len(weights)
-    if found["biases"]:
-        biases = [_bias(b) for b in _cells(path, "biases", arrays[found["biases"][0]])]
+    weights = _cells(path, "weights", found["weights"][0])
+    biases = (
+        [_bias(b) for b in _cells(path, "biases", found["biases"][0])] if found["biases"] else [None] * len(weights)
+    )
     if len(biases) != len(weights):
         raise UnreadableModel(f"{path} has {len(weights)} weights and {len(biases)} biases; each layer needs both")
-    return _assemble(
-        path,
-        {f"weights{{{i}}}": w for i, w in enumerate(weights, 1)},
-        {f"biases{{{i}}}": b for i, b in enumerate(biases, 1)},
-        _names(path, arrays[found["activation"][0]] if found["activation"] else None),
-        activation,
+    matrices, vectors = (
+        {f"{name}{{{i}}}": value for i, value in enumerate(values, 1)}
+        for name, values in (("weights", weights), ("biases", biases))
     )
+    return _assemble(path, matrices, vectors, next(iter(found["activation"]), None), activation)
 
 
 def stored(path: Path) -> dict[str, Array]:
@@ -134,9 +117,9 @@ def stored(path: Path) -> dict[str, Array]:
 
 
 def _assemble(
-    path: Path, weights: Mapping[str, Any], biases: Mapping[str, Any], said: list[str] | None, wanted: Any
+    path: Path, weights: Mapping[str, Any], biases: Mapping[str, Any], names: Any, activation: Any
 ) -> Network:
-    spec = _spec(path, said, wanted, hidden=len(weights) - 1)
+    spec = _spec(path, _names(path, names), activation, hidden=len(weights) - 1)
     for name, array in {**weights, **biases}.items():
         dtype = np.asarray(0.0 if array is None else array).dtype
         if dtype.kind not in "fiub":
@@ -145,28 +128,25 @@ def _assemble(
     try:
         return Network.from_weights(matrices, vectors, spec)
     except InvalidInput as error:
-        raise UnreadableModel(f"{path}: {error}{_orientation(matrices, vectors, spec)}") from None
-
-
-def _orientation(weights: Sequence[Any], biases: Sequence[Any], spec: Any) -> str:
-    """A hint for weights that would fit the other way round."""
+        reason = error
     try:
-        Network.from_weights([w.T for w in weights], biases, spec)
+        Network.from_weights([w.T for w in matrices], vectors, spec)
+        hint = "; the weights are stored (inputs, outputs), as some frameworks do: store the transpose of each"
     except InvalidInput:
-        return ""
-    return "; the weights are stored (inputs, outputs), as some frameworks do: store the transpose of each"
+        hint = ""
+    raise UnreadableModel(f"{path}: {reason}{hint}")
 
 
 def _spec(path: Path, said: list[str] | None, wanted: Any, hidden: int) -> Any:
     """What the file says, else what the caller wants; a contradiction is an error."""
     asked = None if wanted is None else parsed(wanted)
+    if said is None and asked is None and hidden:
+        raise InvalidInput(
+            f"{path} does not say which activation its {hidden} hidden layer{'s' * (hidden > 1)} use;"
+            " give activation='relu' (on the command line: --activation relu)"
+            f" or another of {few(TABLE, 40)}"
+        )
     if said is None:
-        if asked is None and hidden:
-            raise InvalidInput(
-                f"{path} does not say which activation its {hidden} hidden layer{'s' * (hidden > 1)} use;"
-                " give activation='relu' (on the command line: --activation relu)"
-                f" or another of {few(TABLE, 40)}"
-            )
         return "identity" if asked is None else asked
     if len(said) == hidden + 1 and hidden and said[-1] in ("identity", "linear"):  # the last layer is listed too
         said = said[:-1]
@@ -184,16 +164,14 @@ def _spec(path: Path, said: list[str] | None, wanted: Any, hidden: int) -> Any:
 
 def parsed(spec: Any) -> Any:
     """The spec with every name in it resolved, also names with parameters."""
-    if isinstance(spec, str):
-        return activation(spec)
     if isinstance(spec, (list, tuple)):
         return [parsed(item) for item in spec]
-    if isinstance(spec, Activation):
-        return spec
-    raise InvalidInput(
-        "activation must be a name such as 'relu' or 'leaky_relu(0.2)', or a list of names with one per hidden layer,"
-        f" got {type(spec).__name__}"
-    )
+    if not isinstance(spec, (str, Activation)):
+        raise InvalidInput(
+            "activation must be a name such as 'relu' or 'leaky_relu(0.2)', or a list of names with one per hidden"
+            f" layer, got {type(spec).__name__}"
+        )
+    return activation(spec) if isinstance(spec, str) else spec
 
 
 def _names(path: Path, value: Any) -> list[str] | None:
@@ -209,16 +187,11 @@ def _names(path: Path, value: Any) -> list[str] | None:
         )
     if array.dtype.itemsize > 4 * _LONGEST:
         raise UnreadableModel(f"{path}: activation must be a name, got a text of more than {_LONGEST} characters")
-    if array.dtype.kind == "U" and not _ascii(array):  # numpy does not check that characters exist
+    codes = array.astype(array.dtype.newbyteorder("<")).tobytes() if array.dtype.kind == "U" else b""
+    if (np.frombuffer(codes, dtype="<u4") >= 128).any():  # numpy does not check that characters exist
         raise UnreadableModel(f"{path}: activation must be a name in plain letters")
     texts = [item.decode("utf-8", "replace") if isinstance(item, bytes) else item for item in array.ravel().tolist()]
     return [_MATLAB.get(text.strip(), text.strip()) for text in texts]  # rows of a matrix of letters end in spaces
-
-
-def _ascii(array: Array) -> bool:
-    """Whether an array of text has plain characters only; its bytes are four for each."""
-    codes = np.frombuffer(array.astype(array.dtype.newbyteorder("<")).tobytes(), dtype="<u4")
-    return bool((codes < 128).all())
 
 
 def _cells(path: Path, name: str, value: Any) -> list[Any]:
