@@ -66,34 +66,26 @@ def conv_stack(
     if not arrays:
         raise InvalidInput("kernels is empty: a stack needs at least one convolution")
     options = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
-    each = {name: _listed(name, value, len(arrays)) for name, value in options.items()}
-    offsets = [None] * len(arrays) if biases is None else list(biases)
-    if len(offsets) != len(arrays):
-        raise InvalidInput(f"biases has {len(offsets)} entries for {len(arrays)} kernels")
+    each = {name: value if isinstance(value, list) else [value] * len(arrays) for name, value in options.items()}
+    each["biases"] = [None] * len(arrays) if biases is None else list(biases)
+    for name, values in each.items():
+        if len(values) != len(arrays):
+            raise InvalidInput(f"{name} has {len(values)} entries for {len(arrays)} kernels")
     weights: list[Any] = []
     vectors: list[Any] = []
-    for number, (kernel, bias) in enumerate(zip(arrays, offsets, strict=True)):
+    for number, kernel in enumerate(arrays):
         one = Convolution.of(kernel, image, **{name: each[name][number] for name in options}, circular=circular)
         if weights and one.channels != weights[-1].outputs:
             raise InvalidInput(
                 f"kernel {number + 1} takes {one.channels} channels, the one before has {weights[-1].outputs} outputs"
             )
         weights.append(one)
-        places = int(np.prod(one.places))
+        bias, places = each["biases"][number], int(np.prod(one.places))
         vectors.append(None if bias is None else np.repeat(np.broadcast_to(np.asarray(bias), (one.outputs,)), places))
         image = one.places
     vectors += [None] * len(head) if head_biases is None else list(head_biases)
     made = Network.from_weights([*weights, *head], vectors, activation)
     return replace(made, input_shape=(weights[0].channels, *weights[0].image))
-
-
-def _listed(name: str, value: Any, count: int) -> list[Any]:
-    """One entry per convolution."""
-    if not isinstance(value, list):
-        return [value] * count
-    if len(value) != count:
-        raise InvalidInput(f"{name} has {len(value)} entries for {count} kernels")
-    return value
 
 
 def _stored(path: Path) -> list[Any]:

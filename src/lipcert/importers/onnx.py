@@ -126,10 +126,9 @@ def _choose_output(graph: onnx.GraphProto, chosen: str | int | None) -> None:
     if chosen is None:
         return
     names = [entry.name for entry in graph.output]
-    if isinstance(chosen, int) and not isinstance(chosen, bool) and -len(names) <= chosen < len(names):
-        chosen = names[chosen]
-    if isinstance(chosen, str) and chosen not in names and chosen.isdigit() and int(chosen) < len(names):
-        chosen = names[int(chosen)]
+    number = int(chosen) if isinstance(chosen, str) and chosen.isdigit() and chosen not in names else chosen
+    if isinstance(number, int) and not isinstance(number, bool) and -len(names) <= number < len(names):
+        chosen = names[number]
     if chosen not in names:
         raise InvalidInput(f"output must be one of {few(names)}, or its number, got {chosen!r}")
     kept = copy.deepcopy(graph.output[names.index(chosen)])
@@ -178,13 +177,11 @@ def _check_functions(model: onnx.ModelProto) -> None:
     sizes: dict[tuple[str, str], int] = {}
 
     def count(name: tuple[str, str]) -> int:
-        """Operators in a function written out."""
-        if name not in bodies:
-            return 1
-        if name not in sizes:
-            sizes[name] = MOST_OPERATORS  # if it calls itself
+        """Operators in a function written out; too many if it calls itself."""
+        if name in bodies and name not in sizes:
+            sizes[name] = MOST_OPERATORS
             sizes[name] = sum(map(count, bodies[name]))
-        return sizes[name]
+        return sizes.get(name, 1)
 
     if sum(count((node.domain, node.op_type)) for node in model.graph.node) >= MOST_OPERATORS:
         raise UnreadableModel(f"the model's functions, written out, are {MOST_OPERATORS} operators or more")

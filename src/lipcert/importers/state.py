@@ -64,11 +64,9 @@ def _state(path: Path) -> dict[str, torch.Tensor]:
     state = _of_checkpoint(path, state)
     if not isinstance(state, dict) or not all(isinstance(v, torch.Tensor) for v in state.values()):
         raise UnreadableModel(f"{path} holds a {type(state).__name__} that is not a state dict; {_ADVICE}")
-    strange = [key for key in state if not isinstance(key, str)]
-    if strange:
+    if strange := [key for key in state if not isinstance(key, str)]:
         raise UnreadableModel(f"{path} has entries that are not called by a name ({few(strange)}); {_ADVICE}")
-    odd = [f"{key} {why}" for key, value in state.items() if (why := _odd(value)) is not None]
-    if odd:
+    if odd := [f"{key} is {why}" for key, value in state.items() if (why := _odd(value))]:
         raise UnreadableModel(f"{path} has entries that are not plain real numbers ({few(odd)}); {_ADVICE}")
     if sum(8 * value.numel() for value in state.values()) > room(path.stat().st_size):
         raise UnreadableModel(f"{path} has tensors that are far larger than the file; {_ADVICE}")
@@ -79,55 +77,49 @@ def _of_checkpoint(path: Path, content: Any) -> Any:
     """The state dict in a training checkpoint, such as {"epoch": …, "model_state_dict": …, "optimizer": …}."""
     if not isinstance(content, dict) or any(isinstance(value, torch.Tensor) for value in content.values()):
         return content
-    found = {key: value for key, value in content.items() if isinstance(value, dict) and _is_state(value)}
+    found = {
+        key: held
+        for key, held in content.items()
+        if isinstance(held, dict)
+        and all(isinstance(name, str) and isinstance(value, torch.Tensor) for name, value in held.items())
+        and any(name.rpartition(".")[2] == "weight" for name in held)
+    }
     if len(found) > 1:
         raise UnreadableModel(f"{path} holds several state dicts ({few(found)}); save the one that is meant by itself")
     return next(iter(found.values()), content)
 
 
-def _is_state(content: dict[Any, Any]) -> bool:
-    """Whether all entries are tensors by name, one of them a weight."""
-    named = all(isinstance(k, str) and isinstance(v, torch.Tensor) for k, v in content.items())
-    return named and any(key.rpartition(".")[2] == "weight" for key in content)
-
-
-def _odd(value: torch.Tensor) -> str | None:
-    """Why a tensor is not an array of real numbers; None if it is."""
+def _odd(value: torch.Tensor) -> str:
+    """What a tensor is that is no array of real numbers; nothing if it is one."""
     if value.layout is not torch.strided:
-        return "is sparse"
-    if value.is_quantized or value.device.type != "cpu":
-        return "is quantized" if value.is_quantized else f"is on the device {value.device.type}"
-    if value.is_complex():
-        return "is complex"
-    if not value.is_floating_point() and value.ndim:
-        return f"is of type {str(value.dtype).removeprefix('torch.')}"
-    return None
+        return "sparse"
+    if value.is_quantized or value.is_complex():
+        return "quantized" if value.is_quantized else "complex"
+    if value.device.type != "cpu":
+        return f"on the device {value.device.type}"
+    whole = not value.is_floating_point() and value.ndim
+    return f"of type {str(value.dtype).removeprefix('torch.')}" if whole else ""
 
 
 def _layers(path: Path, state: Mapping[str, torch.Tensor]) -> dict[str, tuple[Any, Any]]:
     """Name of each layer → its weight and bias, in the order of their use."""
-    weights: dict[str, torch.Tensor] = {}
-    biases: dict[str, torch.Tensor] = {}
-    strange = []
-    for key, value in state.items():
-        last = key.rpartition(".")[2]
-        stem = key[: len(key) - len(last)]  # with its dot, so that .weight is not weight
-        if last == "weight" and value.ndim == 2:
-            weights[stem] = value
-        elif last == "bias" and value.ndim == 1 and f"{stem}weight" in state:
-            biases[stem] = value
-        else:
-            strange.append(f"{key} of shape {tuple(value.shape)}")
+    weights = {key[:-6]: value for key, value in state.items() if _last(key) == "weight" and value.ndim == 2}
+    biases = {key[:-4]: value for key, value in state.items() if _last(key) == "bias" and value.ndim == 1}
+    known = {*(f"{stem}weight" for stem in weights), *(f"{stem}bias" for stem in biases if f"{stem}weight" in state)}
+    strange = [f"{key} of shape {tuple(value.shape)}" for key, value in state.items() if key not in known]
     if strange or not weights:
         came = few(strange) if strange else "no weights"
         raise UnreadableModel(f"{path} is not a plain stack of linear layers ({came}); {_ADVICE}")
-    if not _ordered(list(weights), [tuple(weight.shape) for weight in weights.values()]):
+    shapes = [tuple(weight.shape) for weight in weights.values()]
+    if not _ordered(list(weights), shapes):
         raise UnreadableModel(
             f"{path} does not say in which order its layers are used: {few([w.strip('.') for w in weights])} are not"
             f" numbered in one series; {_ADVICE}"
         )
+    # the table of an Embedding has rows that the second weight takes, one or more
+    no_table = len(shapes) > 1 and shapes[1][1] == shapes[0][0] and shapes[1][1] % shapes[0][1] != 0
     first = next(iter(weights))
-    if first not in biases and not _no_table([tuple(weight.shape) for weight in weights.values()]):
+    if first not in biases and not no_table:
         raise UnreadableModel(
             f"{path} begins with {first}weight without a bias, which may be that of a linear layer or the table"
             f" of an Embedding; {_ADVICE}"
@@ -135,9 +127,9 @@ def _layers(path: Path, state: Mapping[str, torch.Tensor]) -> dict[str, tuple[An
     return {stem: (_array(weight), _array(biases.get(stem))) for stem, weight in weights.items()}
 
 
-def _no_table(shapes: Sequence[tuple[int, ...]]) -> bool:
-    """Whether the first weight cannot be the table of an Embedding, whose rows the second would take, one or more."""
-    return len(shapes) > 1 and shapes[1][1] == shapes[0][0] and shapes[1][1] % shapes[0][1] != 0
+def _last(key: str) -> str:
+    """The last part of a name: the rest, with its dot, names the layer, so that .weight is not weight."""
+    return key.rpartition(".")[2]
 
 
 def _array(value: torch.Tensor | None) -> Any:
