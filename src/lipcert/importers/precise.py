@@ -95,6 +95,8 @@ class Precise:
 
     def take(self, index: Any) -> Precise:
         """Some of the numbers, chosen as numpy does."""
+        if self.low is self.error:  # plain floats, as ``of`` makes them
+            return Precise.of(self.high[index])
         return self.each(lambda part: np.asarray(part[index]))
 
     def reshape(self, *shape: int) -> Precise:
