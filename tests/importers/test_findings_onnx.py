@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,14 @@ def changed(change: Callable[[Any], Any], *nodes: Any, **options: Any) -> Any:
     model = model_of(list(nodes) or [node("Relu", "x")], **options)
     change(model)
     return model
+
+
+def _retyped(kind: int, model: Any) -> None:
+    model.graph.input[0].type.tensor_type.elem_type = kind
+
+
+def _dated(version: int, model: Any) -> None:
+    model.ir_version = version
 
 
 def left_out(kind: str, inputs: list[str], outputs: list[str] | None = None, **attributes: Any) -> Any:
@@ -104,7 +113,7 @@ ODD: dict[str, tuple[Any, str]] = {
     ),
     **{
         f"an input of type {kind}": (
-            changed(lambda m, k=kind: setattr(m.graph.input[0].type.tensor_type, "elem_type", k)),
+            changed(partial(_retyped, kind)),
             f"of type {came}",
         )
         for kind, came in ((0, "no tensor"), (99, "unknown"), (INT64, "int64"), (TYPES.STRING, "string"))
@@ -113,10 +122,7 @@ ODD: dict[str, tuple[Any, str]] = {
     "an unknown attribute": (model_of([node("Relu", "x", alpha=3.0)]), "not proper ONNX"),
     "an operand too many": (model_of([node("Relu", "x x")]), "not proper ONNX"),
     "set 999": (model_of([node("Relu", "x")], opset=999), "operator set 999, which this onnx does not know"),
-    **{
-        f"ir {version}": (changed(lambda m, v=version: setattr(m, "ir_version", v)), "not proper ONNX")
-        for version in (0, -1, 99, 2**40)
-    },
+    **{f"ir {version}": (changed(partial(_dated, version)), "not proper ONNX") for version in (0, -1, 99, 2**40)},
     "two sets": (changed(lambda m: m.opset_import.append(helper.make_opsetid("ai.onnx", 9))), "several operator sets"),
     "infinity": (model_of([node("Mul", "x c")], {"c": np.float32(np.inf)}), "must be finite|not finite"),
     "NaN": (model_of([node("Mul", "x c")], {"c": np.float32(np.nan)}), "c holds 1 NaN"),

@@ -113,6 +113,19 @@ def _counting(s: Any, x: Any) -> Any:
     return _plain(s, x)
 
 
+def _noisy(noise: Callable[[], Any]) -> Any:
+    return _made(lambda s, x: _plain(s, x) + noise())
+
+
+def _casting(cast: Callable[[Any], Any]) -> Any:
+    return _made(lambda s, x: s.b(s.a(x)) + cast(x).sum())
+
+
+def _replaced(h: Any) -> Any:
+    h.data = h.data.clamp(max=FAR)
+    return h
+
+
 def _forged() -> Any:
     """A layer that only bears the name of one."""
     parts = {"forward": lambda self, x: x.clamp(0.0, FAR), "__module__": "torch.nn.modules.activation"}
@@ -149,7 +162,7 @@ def test_what_the_module_really_does_is_read(name: str) -> None:
 CHANGES = "changes what the module holds"
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     **{
-        f"noise {k}": (lambda noise=noise: _made(lambda s, x: _plain(s, x) + noise()), "random")
+        f"noise {k}": (partial(_noisy, noise), "random")
         for k, noise in enumerate(
             (
                 lambda: 0.0 * torch.randn(3),
@@ -165,7 +178,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "an attribute that counts": (lambda: _made(_remembers), f"{CHANGES} .*calls"),
     "an object that counts": (_with(_counting, lambda m: setattr(m, "counter", Counter())), CHANGES),
     "data replaced": (
-        lambda: _made(lambda s, x: (h := s.a(x), setattr(h, "data", h.data.clamp(max=FAR)), s.b(h))[-1]),
+        lambda: _made(lambda s, x: (h := s.a(x), _replaced(h), s.b(h))[-1]),
         r"behind PyTorch's back, as \.data does; use detach",
     ),
     "through data": (
@@ -173,7 +186,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         r"behind PyTorch's back, as \.data does; use detach",
     ),
     **{
-        f"cast {k}": (lambda cast=cast: _made(lambda s, x: s.b(s.a(x)) + cast(x).sum()), "round|unknown")
+        f"cast {k}": (partial(_casting, cast), "round|unknown")
         for k, cast in enumerate(
             (
                 lambda x: x.float().double(),
@@ -351,7 +364,7 @@ def test_finding_4_random_programs_that_work_in_place(monkeypatch: pytest.Monkey
 
 def test_single_precision_hides_the_switch_of_a_softplus_and_more() -> None:
     for options in ({"threshold": 15.0}, {"beta": 2.0, "threshold": 40.0}):
-        lc.load(nn.Sequential(nn.Linear(3, 3), nn.Softplus(**options)).eval())  # type: ignore[arg-type]
+        lc.load(nn.Sequential(nn.Linear(3, 3), nn.Softplus(**options)).eval())
     lc.load(nn.Sequential(nn.Linear(3, 3), nn.Softplus(threshold=40.0)).double().eval())
     module = _made(lambda s, x: s.b(s.a(x.float())).float()).float()
     wanted = module(torch.ones(1, 3)).detach().numpy().ravel()

@@ -68,120 +68,110 @@ def test_elementwise_operators(name: str) -> None:
     assert_reads(model, (6,))
 
 
-OPERATORS: dict[str, tuple[list[Any], tuple[int, ...], dict[str, Any], int]] = {
-    "Gemm": ([node("Gemm", "x w b")], (6,), {"w": RNG.standard_normal((6, 3)), "b": V[:3]}, 17),
-    "Gemm scaled": (
-        [node("Gemm", "x w b", alpha=0.5, beta=2.0, transB=1)],
+def case(shape: tuple[int, ...], *nodes: Any, opset: int = 17, **constants: Any) -> tuple[Any, ...]:
+    """Nodes on an input of a shape without the batch; a text is one node that gives ``y``."""
+    made = [node(*n.split(maxsplit=1)) if isinstance(n, str) else n for n in nodes]
+    return made, shape, {name: np.asarray(value) for name, value in constants.items()}, opset
+
+
+def random(*shape: int) -> Any:
+    return RNG.standard_normal(shape)
+
+
+POOL: dict[str, Any] = {"kernel_shape": [2, 2]}
+OPERATORS: dict[str, tuple[Any, ...]] = {
+    "Gemm": case((6,), "Gemm x w b", w=random(6, 3), b=V[:3]),
+    "Gemm scaled": case((6,), node("Gemm", "x w b", alpha=0.5, beta=2.0, transB=1), w=random(3, 6), b=V[:3]),
+    "Gemm without bias": case((6,), node("Gemm", "x w", transB=1), w=random(3, 6)),
+    "Gemm left": case((6,), node("Gemm", "w x b", transA=1, transB=1), w=random(6, 3), b=np.ones((3, 1))),
+    "MatMul": case((2, 6), "MatMul x w", w=random(6, 3)),
+    "MatMul left": case((6, 2), "MatMul w x", w=random(3, 6)),
+    "MatMul of a vector": case((2, 6), "MatMul x w", w=V),
+    "MatMul, batched": case((2, 4, 6), "MatMul x w", w=random(2, 6, 3)),
+    "Add": case((6,), "Add x c", c=V),
+    "Add of branches": case((6,), node("Relu", "x", "r"), node("MatMul", "r w", "s"), "Add s x", w=random(6, 6)),
+    "Sub from a constant": case((6,), "Sub c x", c=V),
+    "Mul and Div": case((6,), node("Mul", "c x", "m"), "Div m d", c=V, d=V + 9.0),
+    "Mul is SiLU": case((6,), node("Sigmoid", "x", "s"), "Mul x s"),
+    "Erf is GELU": case(
         (6,),
-        {"w": RNG.standard_normal((3, 6)), "b": V[:3]},
-        17,
+        *(node("Div", "x root", "d"), node("Erf", "d", "e"), node("Add", "e one", "f"), node("Mul", "x f", "g")),
+        "Mul g half",
+        **{"root": np.sqrt(2.0), "one": 1.0, "half": 0.5},
     ),
-    "Gemm without bias": ([node("Gemm", "x w", transB=1)], (6,), {"w": RNG.standard_normal((3, 6))}, 17),
-    "Gemm left": (
-        [node("Gemm", "w x b", transA=1, transB=1)],
-        (6,),
-        {"w": RNG.standard_normal((6, 3)), "b": np.ones((3, 1))},
-        17,
+    "Sum": case((6,), "Sum x c x", c=V),
+    "Max and Min": case((6,), node("Max", "x c", "m"), "Min m d x", c=V, d=V + 1),
+    "PRelu": case((2, 3), "PRelu x s", s=[[0.1], [1.5]]),
+    "PRelu of one": case((2, 3), "PRelu x s", s=[0.25]),
+    "Clip old": case((6,), node("Clip", "x", min=-0.5, max=1.0), opset=9),
+    "Clip": case((6,), "Clip x low high", low=-0.5, high=1.0),
+    "Clip below": case((6,), "Clip x low", low=0.25),
+    "Clip above": case((6,), helper.make_node("Clip", ["x", "", "high"], ["y"]), high=0.25),
+    "BatchNormalization": case(
+        (2, 3, 3), node("BatchNormalization", "x s b m v", epsilon=1e-3), s=V[:2], b=V[2:4], m=V[4:], v=[0.3, 2.0]
     ),
-    "MatMul": ([node("MatMul", "x w")], (2, 6), {"w": RNG.standard_normal((6, 3))}, 17),
-    "MatMul left": ([node("MatMul", "w x")], (6, 2), {"w": RNG.standard_normal((3, 6))}, 17),
-    "Add": ([node("Add", "x c")], (6,), {"c": V}, 17),
-    "Add of branches": (
-        [node("Relu", "x", "r"), node("MatMul", "r w", "s"), node("Add", "s x")],
-        (6,),
-        {"w": RNG.standard_normal((6, 6))},
-        17,
+    "Conv": case(IMAGE, node("Conv", "x w b", strides=[2, 1], pads=[1, 0, 2, 1], dilations=[1, 2]), w=KERNEL, b=V[:4]),
+    "Conv same upper": case(IMAGE, node("Conv", "x w", auto_pad="SAME_UPPER", strides=[2, 2]), w=KERNEL),
+    "Conv same lower": case(IMAGE, node("Conv", "x w", auto_pad="SAME_LOWER"), w=KERNEL),
+    "Conv valid": case(IMAGE, node("Conv", "x w", auto_pad="VALID"), w=KERNEL),
+    "Conv groups": case(IMAGE, node("Conv", "x w", group=2), w=random(4, 1, 2, 2)),
+    "Conv 1d": case((2, 7), node("Conv", "x w", pads=[1, 1]), w=random(3, 2, 3)),
+    "AveragePool": case(IMAGE, node("AveragePool", "x", kernel_shape=[2, 3], strides=[2, 1], pads=[1, 1, 0, 1])),
+    "AveragePool with padding": case(IMAGE, node("AveragePool", "x", **POOL, pads=[1, 1, 1, 1], count_include_pad=1)),
+    "GlobalAveragePool": case(IMAGE, "GlobalAveragePool x"),
+    "MaxPool": case(IMAGE, node("MaxPool", "x", kernel_shape=[3, 2], strides=[2, 2], pads=[1, 0, 1, 0])),
+    "MaxPool ceil": case(IMAGE, node("MaxPool", "x", **POOL, strides=[2, 2], ceil_mode=1)),
+    "ReduceMean old": case(IMAGE, node("ReduceMean", "x", axes=[2, 3], keepdims=0), opset=13),
+    "ReduceMean": case(IMAGE, node("ReduceMean", "x a", keepdims=1), opset=18, a=[-1]),
+    "ReduceSum": case(IMAGE, node("ReduceSum", "x a", keepdims=0), opset=13, a=[1]),
+    "ReduceMax": case((3, 2), node("ReduceMax", "x", axes=[1], keepdims=0), opset=13),
+    "Flatten": case(IMAGE, node("Flatten", "x", "f", axis=2), "Flatten f"),
+    "Reshape": case(IMAGE, "Reshape x s", s=[0, -1, 6]),
+    "Transpose": case(IMAGE, node("Transpose", "x", perm=[0, 3, 1, 2])),
+    "Squeeze": case((6,), node("Unsqueeze", "x a", "u"), "Squeeze u a", a=[-1]),
+    "Slice old": case(IMAGE, node("Slice", "x", starts=[1, 0], ends=[9, 2], axes=[2, 1]), opset=9),
+    "Slice": case(IMAGE, "Slice x s e a t", s=[-1, 0], e=[-100, 2**31], a=[3, 1], t=[-2, 1]),
+    "Pad old": case(IMAGE, node("Pad", "x", pads=[0, 0, 1, 0, 0, 0, 2, 1], value=0.5), opset=9),
+    "Pad reflect": case(IMAGE, node("Pad", "x p", mode="reflect"), p=[0, 0, 1, 2, 0, 0, 0, 1]),
+    "Pad axes": case(
+        IMAGE, helper.make_node("Pad", ["x", "p", "", "a"], ["y"], mode="edge"), opset=18, p=[1, 2, 0, 1], a=[3, 2]
     ),
-    "Sub from a constant": ([node("Sub", "c x")], (6,), {"c": V}, 17),
-    "Mul and Div": ([node("Mul", "c x", "m"), node("Div", "m d")], (6,), {"c": V, "d": V + 9.0}, 17),
-    "Mul is SiLU": ([node("Sigmoid", "x", "s"), node("Mul", "x s")], (6,), {}, 17),
-    "Erf is GELU": (
-        [
-            node("Div", "x root", "d"),
-            node("Erf", "d", "e"),
-            node("Add", "e one", "f"),
-            node("Mul", "x f", "g"),
-            node("Mul", "g half"),
-        ],
-        (6,),
-        {"root": np.sqrt(2.0), "one": 1.0, "half": 0.5},
-        17,
-    ),
-    "Sum": ([node("Sum", "x c x")], (6,), {"c": V}, 17),
-    "Max and Min": ([node("Max", "x c", "m"), node("Min", "m d x")], (6,), {"c": V, "d": V + 1}, 17),
-    "PRelu": ([node("PRelu", "x s")], (2, 3), {"s": np.array([[0.1], [1.5]])}, 17),
-    "PRelu of one": ([node("PRelu", "x s")], (2, 3), {"s": np.array([0.25])}, 17),
-    "Clip old": ([node("Clip", "x", min=-0.5, max=1.0)], (6,), {}, 9),
-    "Clip": ([node("Clip", "x low high")], (6,), {"low": -0.5, "high": 1.0}, 17),
-    "Clip below": ([node("Clip", "x low")], (6,), {"low": 0.25}, 17),
-    "Clip above": ([helper.make_node("Clip", ["x", "", "high"], ["y"])], (6,), {"high": 0.25}, 17),
-    "BatchNormalization": (
-        [node("BatchNormalization", "x s b m v", epsilon=1e-3)],
-        (2, 3, 3),
-        {"s": V[:2], "b": V[2:4], "m": V[4:], "v": np.array([0.3, 2.0])},
-        17,
-    ),
-    "Conv": (
-        [node("Conv", "x w b", strides=[2, 1], pads=[1, 0, 2, 1], dilations=[1, 2])],
+    "Split": case((6,), node("Split", "x s", "a b", axis=1), node("Concat", "b a", axis=1), s=[2, 4]),
+    "Expand": case((1, 3), "Expand x s", s=[1, 4, 1]),
+    "Concat with a constant": case((6,), node("Concat", "x c x", axis=1), c=V[None, :2]),
+    "Cast": case((6,), node("Cast", "x", "d", to=TensorProto.DOUBLE), node("Cast", "d", to=TensorProto.FLOAT)),
+    "Constant, Shape": case(
         IMAGE,
-        {"w": KERNEL, "b": V[:4]},
-        17,
+        *(node("Shape", "x", "s"), node("Gather", "s zero", "n"), node("Constant", "", "rest", value_ints=[-1])),
+        *(node("Concat", "n rest", "t", axis=0), "Reshape x t"),
+        zero=[0],
     ),
-    "Conv same upper": ([node("Conv", "x w", auto_pad="SAME_UPPER", strides=[2, 2])], IMAGE, {"w": KERNEL}, 17),
-    "Conv same lower": ([node("Conv", "x w", auto_pad="SAME_LOWER")], IMAGE, {"w": KERNEL}, 17),
-    "Conv valid": ([node("Conv", "x w", auto_pad="VALID")], IMAGE, {"w": KERNEL}, 17),
-    "Conv groups": ([node("Conv", "x w", group=2)], IMAGE, {"w": RNG.standard_normal((4, 1, 2, 2))}, 17),
-    "Conv 1d": ([node("Conv", "x w", pads=[1, 1])], (2, 7), {"w": RNG.standard_normal((3, 2, 3))}, 17),
-    "AveragePool": ([node("AveragePool", "x", kernel_shape=[2, 3], strides=[2, 1], pads=[1, 1, 0, 1])], IMAGE, {}, 17),
-    "AveragePool with padding": (
-        [node("AveragePool", "x", kernel_shape=[2, 2], pads=[1, 1, 1, 1], count_include_pad=1)],
-        IMAGE,
-        {},
-        17,
+    "DepthToSpace": case((8, 2, 3), node("DepthToSpace", "x", blocksize=2)),
+    "SpaceToDepth": case((2, 4, 6), node("SpaceToDepth", "x", blocksize=2)),
+    "Shrink": case((5,), node("Shrink", "x", lambd=0.5, bias=0.5)),
+    "TopK": case((2,), node("TopK", "x k", "y places", axis=1, largest=0), k=[2]),
+    "TopK down": case((2, 5), node("TopK", "x k", "y places", axis=1), k=[2]),
+    "ConvTranspose": case(
+        (2, 3, 4),
+        node("ConvTranspose", "x w", strides=[2, 1], pads=[1, 0, 0, 2], output_padding=[1, 0]),
+        w=random(2, 3, 3, 3),
     ),
-    "GlobalAveragePool": ([node("GlobalAveragePool", "x")], IMAGE, {}, 17),
-    "MaxPool": ([node("MaxPool", "x", kernel_shape=[3, 2], strides=[2, 2], pads=[1, 0, 1, 0])], IMAGE, {}, 17),
-    "MaxPool ceil": ([node("MaxPool", "x", kernel_shape=[2, 2], strides=[2, 2], ceil_mode=1)], IMAGE, {}, 17),
-    "ReduceMean old": ([node("ReduceMean", "x", axes=[2, 3], keepdims=0)], IMAGE, {}, 13),
-    "ReduceMean": ([node("ReduceMean", "x a", keepdims=1)], IMAGE, {"a": np.array([-1])}, 18),
-    "ReduceSum": ([node("ReduceSum", "x a", keepdims=0)], IMAGE, {"a": np.array([1])}, 13),
-    "ReduceMax": ([node("ReduceMax", "x", axes=[1], keepdims=0)], (3, 2), {}, 13),
-    "Flatten": ([node("Flatten", "x", "f", axis=2), node("Flatten", "f")], IMAGE, {}, 17),
-    "Reshape": ([node("Reshape", "x s")], IMAGE, {"s": np.array([0, -1, 6])}, 17),
-    "Transpose": ([node("Transpose", "x", perm=[0, 3, 1, 2])], IMAGE, {}, 17),
-    "Squeeze": ([node("Unsqueeze", "x a", "u"), node("Squeeze", "u a")], (6,), {"a": np.array([-1])}, 17),
-    "Slice old": ([node("Slice", "x", starts=[1, 0], ends=[9, 2], axes=[2, 1])], IMAGE, {}, 9),
-    "Slice": (
-        [node("Slice", "x s e a t")],
-        IMAGE,
-        {"s": np.array([-1, 0]), "e": np.array([-100, 2**31]), "a": np.array([3, 1]), "t": np.array([-2, 1])},
-        17,
-    ),
-    "Pad old": ([node("Pad", "x", pads=[0, 0, 1, 0, 0, 0, 2, 1], value=0.5)], IMAGE, {}, 9),
-    "Pad reflect": ([node("Pad", "x p", mode="reflect")], IMAGE, {"p": np.array([0, 0, 1, 2, 0, 0, 0, 1])}, 17),
-    "Pad axes": (
-        [helper.make_node("Pad", ["x", "p", "", "a"], ["y"], mode="edge")],
-        IMAGE,
-        {"p": np.array([1, 2, 0, 1]), "a": np.array([3, 2])},
-        18,
-    ),
-    "Split": ([node("Split", "x s", "a b", axis=1), node("Concat", "b a", axis=1)], (6,), {"s": np.array([2, 4])}, 17),
-    "Expand": ([node("Expand", "x s")], (1, 3), {"s": np.array([1, 4, 1])}, 17),
-    "Concat with a constant": ([node("Concat", "x c x", axis=1)], (6,), {"c": V[None, :2]}, 17),
-    "Cast": ([node("Cast", "x", "d", to=TensorProto.DOUBLE), node("Cast", "d", to=TensorProto.FLOAT)], (6,), {}, 17),
-    "Constant, Shape": (
-        [
-            node("Shape", "x", "s"),
-            node("Gather", "s zero", "n"),
-            helper.make_node("Constant", [], ["rest"], value_ints=[-1]),
-            node("Concat", "n rest", "t", axis=0),
-            node("Reshape", "x t"),
-        ],
-        IMAGE,
-        {"zero": np.array([0])},
-        17,
-    ),
-    "Dropout with mask": ([helper.make_node("Dropout", ["x"], ["y", "mask"])], (6,), {}, 17),
+    "Upsample": case((1, 2, 3), "Upsample x s", opset=9, s=[1.0, 1.0, 2.0, 3.0]),
+    **{
+        f"Resize {mode} {place} {near}": case(
+            (1, 4, 3),
+            helper.make_node(
+                "Resize", ["x", "", "s"], ["y"], mode=mode, coordinate_transformation_mode=place, nearest_mode=near
+            ),
+            s=[1.0, 1.0, 3.0, 2.0],
+        )
+        for mode, place, near in (
+            *(("nearest", "half_pixel", f"round_prefer_{side}") for side in ("floor", "ceil")),
+            *(("linear", place, "floor") for place in ("half_pixel", "align_corners", "pytorch_half_pixel")),
+            ("nearest", "asymmetric", "floor"),
+        )
+    },
+    "Dropout with mask": case((6,), helper.make_node("Dropout", ["x"], ["y", "mask"])),
 }
 
 
@@ -330,53 +320,6 @@ def test_the_model_object_is_not_changed() -> None:
     before = model.SerializeToString()
     lc.load(model, drop_softmax=True)
     assert model.SerializeToString() == before
-
-
-NODES: dict[str, tuple[str, list[str], dict[str, Any], dict[str, Any], list[int], int]] = {
-    "depth DCR": ("DepthToSpace", ["x"], {"blocksize": 2}, {}, [1, 8, 2, 3], 17),
-    "space": ("SpaceToDepth", ["x"], {"blocksize": 2}, {}, [1, 2, 4, 6], 17),
-    "shrink": ("Shrink", ["x"], {"lambd": 0.5, "bias": 0.5}, {}, [1, 5], 17),
-    "sorted": ("TopK", ["x", "k"], {"axis": 1, "largest": 0}, {"k": np.array([2])}, [1, 2], 17),
-    "sorted down": ("TopK", ["x", "k"], {"axis": 1}, {"k": np.array([2])}, [1, 2, 5], 17),
-    "upsample": ("Upsample", ["x", "s"], {}, {"s": np.array([1, 1, 2, 3], np.float32)}, [1, 1, 2, 3], 9),
-    **{
-        f"resize {mode} {place} {near}": (
-            "Resize",
-            ["x", "", "s"],
-            {"mode": mode, "coordinate_transformation_mode": place, "nearest_mode": near},
-            {"s": np.array([1, 1, 3, 2], np.float32)},
-            [1, 1, 4, 3],
-            17,
-        )
-        for mode, place, near in [
-            ("nearest", "half_pixel", "round_prefer_floor"),
-            ("nearest", "half_pixel", "round_prefer_ceil"),
-            ("nearest", "asymmetric", "floor"),
-            ("linear", "half_pixel", "floor"),
-            ("linear", "align_corners", "floor"),
-            ("linear", "pytorch_half_pixel", "floor"),
-        ]
-    },
-    "transposed": (
-        "ConvTranspose",
-        ["x", "W"],
-        {"strides": [2, 1], "pads": [1, 0, 0, 2], "output_padding": [1, 0]},
-        {"W": np.random.default_rng(0).normal(size=(2, 3, 3, 3)).astype(np.float32)},
-        [1, 2, 3, 4],
-        17,
-    ),
-}
-
-
-@pytest.mark.parametrize("name", NODES)
-def test_more_operators(name: str) -> None:
-    """Reading compares with onnxruntime, so that what is read is right."""
-    kind, inputs, attributes, arrays, shape, opset = NODES[name]
-    results = ["y", "places"] if kind == "TopK" else ["y"]
-    network = lc.load(
-        onnx_graphs.model_of([helper.make_node(kind, inputs, results, **attributes)], arrays, shape=shape, opset=opset)
-    )
-    assert network.inputs == np.prod(shape)
 
 
 @pytest.mark.parametrize(
