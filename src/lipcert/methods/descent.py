@@ -73,9 +73,6 @@ def descend(
     while True:
         direction = -_solve(here.gradient, moves, None if bends is None else bends(here))
         slope = float(here.gradient @ direction)
-        if moves and slope >= 0.0:
-            moves.clear()
-            continue
         found = _search(function, x, here, direction, slope) if slope < 0.0 else None
         if found is None:
             if not moves:
@@ -141,21 +138,17 @@ def _search(
 
 def _solve(gradient: Array, moves: Moves, bends: Array | None) -> Array:
     """The two-loop recursion: an approximate inverse Hessian times the gradient."""
-    if not moves:
-        if bends is not None:
-            return np.clip(gradient / bends, -1.0, 1.0)
+    if not moves and bends is None:
         return gradient * (0.3 / max(float(np.abs(gradient).max()), 1e-300))
-    q = gradient.copy()
-    weights = []
+    scale = np.ones(gradient.size) if bends is None else bends
+    if not moves:
+        return np.clip(gradient / scale, -1.0, 1.0)
+    q, weights = gradient.copy(), []
     for s, y in reversed(moves):
-        weight = (s @ q) / (s @ y)
-        weights.append(weight)
-        q -= weight * y
+        weights.append((s @ q) / (s @ y))
+        q -= weights[-1] * y
     s, y = moves[-1]
-    if bends is None:
-        q *= (s @ y) / (y @ y)
-    else:
-        q *= (s @ y) / (y @ (y / bends)) / bends
+    q *= (s @ y) / (y @ (y / scale)) / scale
     for (s, y), weight in zip(moves, reversed(weights), strict=True):
         q += (weight - (y @ q) / (s @ y)) * s
     return q

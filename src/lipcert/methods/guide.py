@@ -47,7 +47,8 @@ class MethodGuide(Guide):
         if self.axes is not None:
             return self.axes
         points = [] if domain is None or known else list(domain.center[:_CENTERS])
-        return start_near(network, points, norms, [(_first(low), _first(high)) for low, high in known], moving)
+        ends = [(np.atleast_2d(low)[0], np.atleast_2d(high)[0]) for low, high in known]  # of the first region
+        return start_near(network, points, norms, ends, moving)
 
     def multipliers(self, view: View) -> Array:
         try:
@@ -72,25 +73,20 @@ def settled(view: View) -> View:
     return replace(view, beta=np.where(view.beta - view.alpha > _ROUNDING * np.abs(view.alpha), view.beta, view.alpha))
 
 
-def _first(ends: Array) -> Array:
-    """The ends of intervals of the first region."""
-    return ends[0] if ends.ndim > 1 else ends
-
-
 def one_by_one(choose: Callable[[Stage], Array]) -> Callable[[View], Array]:
     """Make a choice for one region into one for a stack of regions."""
 
     def inner(view: View) -> Array:
-        return np.stack([_checked(choose, Stage.of(view, which)) for which in range(len(view.S))])
+        found = []
+        for which in range(len(view.S)):
+            stage = Stage.of(view, which)
+            T = np.asarray(choose(stage), dtype=float)
+            if T.shape not in ((), stage.alpha.shape):
+                raise InvalidInput(
+                    f"layer {stage.index + 1}: a method must choose {len(stage.alpha)} multipliers, one for each row of"
+                    f" S, or one number; got shape {T.shape}"
+                )
+            found.append(np.broadcast_to(T, stage.alpha.shape))
+        return np.stack(found)
 
     return inner
-
-
-def _checked(choose: Callable[[Stage], Array], stage: Stage) -> Array:
-    T = np.asarray(choose(stage), dtype=float)
-    if T.shape not in ((), stage.alpha.shape):
-        raise InvalidInput(
-            f"layer {stage.index + 1}: a method must choose {len(stage.alpha)} multipliers, one for each row of S, or"
-            f" one number; got shape {T.shape}"
-        )
-    return np.broadcast_to(T, stage.alpha.shape)
