@@ -187,6 +187,8 @@ def thin_step(weight: Weight, power: int, alpha: Array, beta: Array, hint: Array
 
     which is the step for multipliers (1 + ε)T: ``lifted`` is 1 + ε, and (I - N/(1 + ε))⁻¹ ≼ (1 + ε)K.
     """
+    if alpha.shape[-1] < max(_WIDE, weight.shape[1]):
+        return None
     m, r = middles(alpha, beta)
     on = (r[0] > 0.0) & (np.asarray(abs(weight).sum(axis=1)).ravel() > 0.0)  # others do not move
     given, d = hint[0][on], weight.shape[1]

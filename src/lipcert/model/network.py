@@ -359,14 +359,19 @@ def _identity(linear: Weight | Convolution) -> Iterator[bytes]:
         yield f"convolution {facts} {linear.groups} {linear.circular}".encode()
         yield (np.asarray(linear.kernel, dtype="<f8") + 0.0).tobytes()
         return
-    stored = linear.sparse() if isinstance(linear, Convolution) else linear
-    matrix = sparse.csr_array(stored, copy=True)  # the stored arrays are read-only
-    matrix.sum_duplicates()
-    matrix.eliminate_zeros()
     yield repr(linear.shape).encode()
-    for part in (matrix.indptr, matrix.indices):
-        yield np.asarray(part, dtype="<i8").tobytes()
-    yield np.asarray(matrix.data, dtype="<f8").tobytes()
+    if isinstance(linear, np.ndarray):
+        rows, columns = np.nonzero(linear)
+        starts = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=len(linear)))])
+        parts = starts, columns, linear[rows, columns]
+    else:
+        stored = linear.sparse() if isinstance(linear, Convolution) else linear
+        matrix = sparse.csr_array(stored, copy=True)  # the stored arrays are read-only
+        matrix.sum_duplicates()
+        matrix.eliminate_zeros()
+        parts = matrix.indptr, matrix.indices, matrix.data
+    for part, kind in zip(parts, ("<i8", "<i8", "<f8"), strict=True):
+        yield np.asarray(part, dtype=kind).tobytes()
 
 
 def entries(linear: Weight | Convolution) -> int:
