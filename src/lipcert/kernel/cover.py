@@ -55,18 +55,6 @@ class Leaf:
         return float(self.values.max())
 
 
-_UNCUT = (LEAF, 0, 0.0, 0)
-
-
-@dataclass(eq=False)
-class _Node:
-    """One row of the tree: its proved values (rows,), how it was bounded, and layer, index, value, child of its cut."""
-
-    values: Array
-    second: bool
-    cut: tuple[int, int, float, int] = _UNCUT
-
-
 class Cover:
     """A region and the pieces that it was cut into.
 
@@ -80,7 +68,9 @@ class Cover:
         self, bounding: Bounding, pool: Executor | None = None, workers: int = 1, second: Array | None = None
     ) -> None:
         self.bounding, self._pool, self._workers, self._second = bounding, pool, workers, second
-        self._nodes: list[_Node] = []
+        self._known: list[Array] = []
+        self._made: list[tuple[bool, int, int, int, float]] = []
+        """Of each node whether it is to second order only, what it is a half of, and layer, index, value of that cut."""
         self._leaves: dict[int, Leaf] = {}
         self._void: dict[int, Array] = {}
         self.pieces = 0
@@ -142,48 +132,47 @@ class Cover:
         if not np.isfinite(weights).all() or not self.bounding.is_void(self._leaves[node].piece, weights):
             return False
         self._void[node] = np.array(weights)
-        self._nodes[node].values = np.full(self.bounding.rows, self.bounding.least)
+        self._known[node] = np.full(self.bounding.rows, self.bounding.least)
         del self._leaves[node]
         return True
 
     def tree(self) -> Tree:
         """The cuts as arrays, for a certificate."""
-        nodes = self._nodes[: self.pieces]
-        rows = [node.cut if self._is_cut(node) else _UNCUT for node in nodes]
-        layer, index, value, child = (np.array(column) for column in zip(*rows, strict=True))
-        void = {node: weights for node, weights in self._void.items() if node < self.pieces}
-        table = np.array(list(void.values())).reshape(len(void), sum(self.bounding.network.sizes[1:-1]))
+        count, made = self.pieces, self._made[: self.pieces]
+        layer, index, value, child = np.full(count, LEAF), np.zeros(count, int), np.zeros(count), np.zeros(count, int)
+        for node in range(1, count, 2):
+            _, parent, layer[parent], index[parent], value[parent] = made[node]
+            child[parent] = node
+        table = np.array(list(self._void.values())).reshape(len(self._void), sum(self.bounding.network.sizes[1:-1]))
         row, neuron = np.nonzero(table)
-        columns = np.array(list(void), dtype=int)[row], neuron, table[row, neuron]
-        second = np.flatnonzero([node.second for node in nodes])
-        return Tree(layer, index, value, child, max(self.bound, 0.0), *columns, second)
-
-    def _is_cut(self, node: _Node) -> bool:
-        """Whether the halves of a node belong to the finished tree."""
-        return 0 < node.cut[3] < self.pieces
+        void = np.array(list(self._void), dtype=int)[row], neuron, table[row, neuron]
+        second = np.flatnonzero([only for only, *_ in made])
+        return Tree(layer, index, value, child, max(self.bound, 0.0), *void, second)
 
     def _uncut(self) -> list[Array]:
         """The values of the nodes that were not cut."""
-        return [node.values for node in self._nodes[: self.pieces] if not self._is_cut(node)]
+        cut = {parent for _, parent, *_ in self._made[: self.pieces]}
+        return [self._known[node] for node in range(self.pieces) if node not in cut]
 
     def _add(self, pieces: Pieces, parents: Sequence[Leaf] = (), cuts: Sequence[tuple[int, int, float]] = ()) -> None:
-        """Bound new leaves, then note the cuts that made them; all of it counts from the last line on."""
-        first = self.pieces
+        """Bound new leaves; they, and the cuts that made them, count when ``pieces`` does."""
+        first, leaves = self.pieces, {}
         if self._second is not None:
             pieces = replace(pieces, second=self._second[first : first + len(pieces)])
         found = self._bounded(pieces)
         if not (found.values >= self.bounding.least).all():
             raise ProofFailed("the bound of a piece is no number")
-        del self._nodes[first:]  # what an interrupt left behind
+        del self._known[first:], self._made[first:]  # what an interrupt left behind
         for number in range(len(found)):
             like = parents[number // 2].piece if parents else None
             piece = found.take(slice(number, number + 1)).copy(like)
-            self._nodes.append(_Node(piece.values[0], bool(pieces.second[number])))
+            half = (parents[number // 2].node, *cuts[number // 2]) if parents else (-1, LEAF, 0, 0.0)
+            self._made.append((bool(pieces.second[number]), *half))
+            self._known.append(piece.values[0])
             if self._second is not None or (piece.values > self.bounding.least).any():
-                self._leaves[first + number] = Leaf(first + number, piece)
-        for number, (parent, cut) in enumerate(zip(parents, cuts, strict=True)):
-            self._nodes[parent.node].cut = (*cut, first + 2 * number)
-        self.pieces = len(self._nodes)
+                leaves[first + number] = Leaf(first + number, piece)
+        self.pieces = len(self._known)
+        self._leaves |= leaves
 
     def _bounded(self, pieces: Pieces) -> Pieces:
         """Pieces with their values, proved in this process or shared among workers."""

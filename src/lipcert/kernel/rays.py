@@ -17,7 +17,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from lipcert.errors import ProofFailed
-from lipcert.kernel.hints import Hints, Interval
+from lipcert.kernel.hints import Interval
 from lipcert.kernel.near import Near
 from lipcert.model.activations import activation
 from lipcert.model.arrays import Array, dense
@@ -49,15 +49,6 @@ def along_rays(network: Network) -> tuple[Network, Box]:
         layers.append(Layer(weight, np.zeros(len(weight)), neurons))
     corner = np.ones(network.inputs + 1)
     return Network(tuple(layers)), Box(np.append(-corner[:-1], 0.0), corner)
-
-
-def hints_along(sweeps: Sequence[Hints]) -> tuple[Hints, ...]:
-    """Multipliers for the network with t, from those for the one without."""
-    found = []
-    for hints in sweeps:
-        longer = tuple(np.append(T, 0.0) for T in hints.multipliers)
-        found.append(Hints((), longer, hints.exponents))
-    return tuple(found)
 
 
 def only_at_infinity(network: Network, intervals: Sequence[Interval], weights: Sequence[Array]) -> bool:

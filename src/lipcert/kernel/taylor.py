@@ -198,27 +198,23 @@ class Unfolding:
 
     def forwards(self, k: int, parts: list[Size], wholes: list[Size]) -> Size:
         """What layers up to k make of |R| of the layer after it."""
-        reach = self.products[k]
-        rest = wholes[k] @ reach[0].T
-        if len(reach) == 1:
-            return rest
-        other = wholes[k + 1 - len(reach)] @ reach[-1].T
-        for back, size in enumerate(reach[:-1]):
-            other = other + parts[k - back] @ size.T
-        return rest.least(other)
+        return _unfolded([(parts[k - back], wholes[k - back], size.T) for back, size in enumerate(self.products[k])])
 
     def backwards(self, k: int, count: int, parts: dict[int, Size], wholes: dict[int, Size]) -> Size:
         """What layers after k make of |E_(k-1)|."""
-        E = wholes[k] @ self.products[k - 1][0]
-        end = min(k + len(self.products[count - 1]) - 1, count - 1)
-        while end - k >= len(self.products[end - 1]):
-            end -= 1
-        if end == k:
-            return E
-        other = wholes[end] @ self.products[end - 1][end - k]
-        for j in range(k, end):
-            other = other + parts[j] @ self.products[j - 1][j - k]
-        return E.least(other)
+        reached = [j for j in range(k, count) if j - k < len(self.products[j - 1])]
+        return _unfolded([(parts[j], wholes[j], self.products[j - 1][j - k]) for j in reached])
+
+
+def _unfolded(layers: list[tuple[Size, Size, Size]]) -> Size:
+    """By the whole of the nearest layer, or by parts of all but the farthest: (part, whole, product) of each."""
+    near, far = layers[0], layers[-1]
+    found = other = near[1] @ near[2]
+    if len(layers) > 1:
+        other = far[1] @ far[2]
+        for part, _, product in layers[:-1]:
+            other = other + part @ product
+    return found.least(other)
 
 
 class SecondOrder:

@@ -189,6 +189,7 @@ class _Search:
         self.rays = not self.region.bounded
         self.cut = along_rays(self.network)[0] if self.rays else self.network  # what pieces and cuts speak of
         self.stretch = Stretch(self.norms)
+        self.entries = _CURVED if curved(self.network) else _ENTRIES
 
     def run(self, cover: Cover, limits: Split, ceiling: float) -> None:
         """Cut until upper and lower meet, time is up, there are enough boxes, or more are not expected to help."""
@@ -248,8 +249,7 @@ class _Search:
     @property
     def most(self) -> int:
         """How many pieces are cut at once at most."""
-        entries = _CURVED if curved(self.network) else _ENTRIES
-        return min(_BATCH, max(2, entries // max(self.network.sizes[1:-1]) ** 2))
+        return min(_BATCH, max(2, self.entries // max(self.network.sizes[1:-1]) ** 2))
 
     @property
     def batch(self) -> int:
@@ -329,7 +329,7 @@ class _Search:
         """Where to cut each of the boxes; ``starts`` says where the neurons of each hidden layer begin."""
         where, what, at = [], [], []
         few = self.network.inputs <= FEW_INPUTS
-        axes = to_halve(self.cut, leaves, self.rays) if few else np.zeros(0, dtype=int)
+        axes = to_halve(self.cut, leaves) if few else np.zeros(0, dtype=int)
         for number, leaf in enumerate(leaves):
             piece, shares = leaf.piece, leaf.shares
             open_neurons = int((shares > 0).sum())
@@ -352,32 +352,31 @@ class _Search:
         return self.rays and bool(piece.lower[0, -1] == 0.0 and (piece.upper - piece.lower).max() <= _SMALL)
 
 
-def to_halve(network: Network, leaves: list[Leaf], rays: bool) -> Array:
+def moves(network: Network, pieces: Pieces) -> Iterator[Array]:
+    """About how far the pre-activations of each hidden layer move along each side, (count, neurons, inputs).
+
+    That is |∂v_j/∂x_i|·width_i with the middle of each slope's range.
+    """
+    found = dense(network.layers[0].weight) * (pieces.upper - pieces.lower)[:, None, :]
+    for layer, (alpha, beta) in zip(network.layers[1:], slopes_of(network, pieces), strict=True):
+        yield np.abs(found)
+        found = dense(layer.weight) @ ((0.5 * alpha + 0.5 * beta)[:, :, None] * found)
+
+
+def to_halve(network: Network, leaves: list[Leaf]) -> Array:
     """The axis to halve for each box: the one that contributes most to what its open neurons add to the bound.
 
-    A neuron's pre-activation moves by |∂v_j/∂x_i|·width_i along axis i, to first order at the centre. Relative to its
-    interval, that says how much narrower halving the axis makes it; the root of the neuron's share weighs the gain.
-    With ``rays``, where t moves too, middle slopes are used: a neuron that is off at the centre still counts.
+    Relative to its interval, a neuron's move along an axis says how much narrower halving the axis makes it; the root
+    of the neuron's share weighs the gain.
     """
     pieces = Pieces.stack([leaf.piece for leaf in leaves])
-    shares, width = np.sqrt(np.stack([leaf.shares for leaf in leaves])), pieces.upper - pieces.lower
-    values = network.preactivations(0.5 * pieces.lower + 0.5 * pieces.upper)
+    shares, width = np.sqrt(pieces.shares), pieces.upper - pieces.lower
     blame, begin = np.zeros(width.shape), 0
-    moves = dense(network.layers[0].weight) * width[:, None, :]
-    for index, layer in enumerate(network.layers[:-1]):
-        assert layer.neurons is not None
-        if begin >= shares.shape[-1]:  # there are no shares of the layers that follow
-            break
-        mine = slice(begin, begin + layer.size)
-        reach = np.maximum(pieces.high[:, mine] - pieces.low[:, mine], np.abs(moves).max(axis=-1))[:, :, None]
-        part = np.divide(np.abs(moves), reach, out=np.zeros(moves.shape), where=reach > 0)
+    for move in moves(network, pieces):
+        mine = slice(begin, begin := begin + move.shape[1])
+        reach = np.maximum(pieces.high[:, mine] - pieces.low[:, mine], move.max(axis=-1))[:, :, None]
+        part = np.divide(move, reach, out=np.zeros(move.shape), where=reach > 0)
         blame += np.einsum("kn,kni->ki", shares[:, mine], part)
-        begin += layer.size
-        if index + 2 < len(network.layers):
-            slope = layer.neurons.slope(values[index])
-            if rays:
-                slope = 0.5 * np.add(*layer.neurons.slope_range(pieces.low[:, mine], pieces.high[:, mine]))
-            moves = dense(network.layers[index + 1].weight) @ (slope[:, :, None] * moves)
     return np.argmax(blame + 1e-9 * width / width.max(axis=-1, keepdims=True), axis=-1)
 
 
@@ -490,12 +489,9 @@ class RowSearch:
         ahead = [weights[-1]]
         for weight, (alpha, beta) in zip(weights[-2:0:-1], slopes[:0:-1], strict=True):
             ahead.append((ahead[-1] * (0.5 * alpha + 0.5 * beta)[:, None, :]) @ weight)
-        moves, open_ = weights[0] * width[:, None, :], np.zeros(width.shape)
-        for number, (alpha, beta) in enumerate(slopes):
-            weight = (beta - alpha) * np.linalg.norm(ahead[-1 - number], axis=-2)
-            open_ += np.einsum("kn,kni->ki", weight, np.abs(moves))
-            if number + 1 < len(slopes):
-                moves = weights[number + 1] @ ((0.5 * alpha + 0.5 * beta)[:, :, None] * moves)
+        open_ = np.zeros(width.shape)
+        for (alpha, beta), move, after in zip(slopes, moves(self.network, pieces), ahead[::-1], strict=True):
+            open_ += np.einsum("kn,kni->ki", (beta - alpha) * np.linalg.norm(after, axis=-2), move)
         most = open_.max(axis=-1, keepdims=True)
         axis = np.argmax(1e-9 * score + np.divide(open_, most, out=np.zeros(width.shape), where=most > 0.0), axis=1)
         rows = np.arange(len(leaves))
