@@ -70,7 +70,7 @@ class Cover:
         self.bounding, self._pool, self._workers, self._second = bounding, pool, workers, second
         self._known: list[Array] = []
         self._made: list[tuple[bool, int, int, int, float]] = []
-        """Of each node whether it is to second order only, what it is a half of, and layer, index, value of that cut."""
+        """Of each node whether it is to second order only, what it is half of, and layer, index, value of that cut."""
         self._leaves: dict[int, Leaf] = {}
         self._void: dict[int, Array] = {}
         self.pieces = 0
