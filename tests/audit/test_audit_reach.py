@@ -126,13 +126,6 @@ def test_it_agrees_on_pieces(activation: str, region: str) -> None:
     assert lc.verify(network, found, exact=True) is found
 
 
-def test_it_agrees_where_pieces_are_those_of_fewer_inputs() -> None:
-    network = random_network(7, (30, 6, 8, 4), "tanh")
-    found = lc.reach(network, lc.Ball(np.full(30, 0.1), 0.2), lc.Split(lc.ClosedForm(), np.inf, 1e-3, pieces=12))
-    assert len(found.hull[0]) > 1
-    assert lc.verify(network, found, exact=True) is found
-
-
 def without(found: Reach, rows: slice) -> Reach:
     return replace(found, hull=(found.hull[0][rows], found.hull[1][rows]))
 

@@ -25,7 +25,7 @@ from lipcert.kernel.dual_bound import DualBound, DualHints, stays_negative
 from lipcert.kernel.outputs import OutputBounds
 from lipcert.kernel.quadratic_relaxation import ParabolaHints, QuadraticRelaxation
 from lipcert.methods import quadratic as search
-from lipcert.methods.dual import DualSearch
+from lipcert.methods.dual import DualSearch, _natural
 from lipcert.model.activations import Activation
 from lipcert.model.arrays import Array, dense
 from lipcert.model.network import Layer
@@ -127,7 +127,7 @@ def test_random_networks(seeds: range) -> None:
         # and whatever else comes as multipliers
         some = rng.standard_normal(margins.free.size) * 10.0 ** rng.uniform(-3.0, 3.0)
         with suppress(ProofFailed):
-            assert truth <= margins.above(ROW, some + margins.weights, float(rng.uniform(-1.0, 5.0))), seed
+            assert truth <= margins.above(ROW, some + _natural(margins), float(rng.uniform(-1.0, 5.0))), seed
         if seed % 2 == 0:
             assert truth <= facts.quadratic_relaxation().above(found(facts.quadratic_relaxation(), 12)), seed
         check_wild(facts.quadratic_relaxation(), rng, truth, 3)
@@ -137,10 +137,10 @@ def test_the_semidefinite_relaxation_is_reached() -> None:
     cp = pytest.importorskip("cvxpy")
     _, _, facts = case(5)
     margins = facts.dual_bound()
-    c, _ = margins.objective(ROW)
+    (c,) = margins.objective(ROW).value
     Y = cp.Variable((margins.size, margins.size), PSD=True)
     rules = [Y[0, 0] == 1, cp.trace(Y[1 : 1 + margins.inputs, 1 : 1 + margins.inputs]) <= 1]
-    for one, two, zero in zip(margins.left, margins.right, margins.free, strict=True):
+    for one, two, zero in zip(margins.left.value, margins.right.value, margins.free, strict=True):
         product = cp.sum(cp.multiply(np.outer(one, two), Y))
         rules.append(product == 0 if zero else product >= 0)
     problem = cp.Problem(cp.Maximize(Y[0] @ c), rules)
@@ -305,12 +305,13 @@ def test_mistakes_are_refused(way: str) -> None:
 
 def inner_chord(patch: pytest.MonkeyPatch) -> None:
     right = values._kink
-    patch.setattr(values, "_kink", lambda k, at, one: right(k, at, replace(one, high=0.5 * one.high)))
+    patch.setattr(values, "_kink", lambda one: right(replace(one, high=0.5 * one.high)))
 
 
 def small_ball(patch: pytest.MonkeyPatch) -> None:
-    right = DualBound._input
-    patch.setattr(DualBound, "_input", lambda m, b: right(m, lc.Ball(b.center, 0.8 * float(b.radius))))
+    right = DualBound._preactivations
+    smaller = lambda m, layer, b: right(m, layer, lc.Ball(b.center, 0.8 * float(b.radius)))  # noqa: E731
+    patch.setattr(DualBound, "_preactivations", smaller)
 
 
 def open_taken_for_closed(patch: pytest.MonkeyPatch) -> None:
@@ -363,7 +364,7 @@ def test_cuts_cover() -> None:
     for seed in range(6):
         network, ball, facts = case(seed)
         whole, told = best(facts)
-        layer, neuron = int(facts.dual_bound().layer[0]), int(facts.dual_bound().neuron[0])
+        layer, neuron = facts.dual_bound().groups[0].layer, int(facts.dual_bound().groups[0].at[0])
         truth = points_in(ball, 4000, seed)
         v, values = network.preactivations(truth)[layer][:, neuron], network(truth) @ ROW
         leaves = []

@@ -11,13 +11,12 @@ import pytest
 from flint import fmpq, fmpq_mat
 
 import lipcert as lc
-from exact import matrix, positive_semidefinite, rational
+from exact import positive_semidefinite
 from lipcert.kernel.outputs import OutputBounds, margins_of
-from lipcert.kernel.projection import projection
 from lipcert.kernel.sweep import Sweep
 from lipcert.methods.method import Method
 from lipcert.model.arrays import Array
-from lipcert.model.network import Layer, Network
+from lipcert.model.network import Network
 from lipcert.model.regions import Region
 from lipcert.questions.prove_outputs import prove_outputs, prove_outputs_many
 from networks import random_network, spread
@@ -73,50 +72,6 @@ def test_one_ball_that_fails_does_not_take_the_others_along(monkeypatch: pytest.
 
 def wide(seed: int, activation: str = "elu") -> Network:
     return random_network(seed, (40, 9, 8, 3), activation, gain=2.0)
-
-
-def test_fewer_inputs_say_the_same() -> None:
-    network = wide(0)
-    reduced = projection(network)
-    assert reduced is not None
-    assert reduced.network.inputs == 9
-    assert 1.0 <= reduced.stretch < 1.0 + 1e-11
-    x = np.random.default_rng(1).standard_normal((50, 40))
-    np.testing.assert_allclose(reduced.network(x @ reduced.rows.T), network(x), rtol=1e-12)
-    ball = lc.Ball(x[0], 0.5)
-    assert prove_outputs(network, ball, lc.ClosedForm()).bound == pytest.approx(
-        lc.certify(network, ball, lc.ClosedForm()).bound, rel=1e-8
-    )
-    image = reduced.image(ball)
-    assert image.contains(ball.sample(500, np.random.default_rng(2)) @ reduced.rows.T).all()
-    assert float(image.radius) < 0.5 * (1.0 + 1e-11) + 1e-12
-
-
-def test_inputs_are_not_reduced_where_that_cannot_be_proved() -> None:
-    network = wide(0)
-    first = np.array(network.layers[0].weight)
-
-    def with_row(row: Array) -> Network:
-        weight = first.copy()
-        weight[3] = row
-        return Network((Layer(weight, network.layers[0].bias, network.layers[0].neurons), *network.layers[1:]))
-
-    dead, twins = with_row(np.zeros(40)), with_row(first[2] * (1.0 + 1e-14))  # R is singular, or nearly
-    assert projection(dead) is None
-    assert projection(twins) is None
-    ball = lc.Ball(np.zeros(40), 0.3)
-    for one in (dead, twins):
-        bound = lc.certify(one, ball, lc.ClosedForm()).bound
-        assert prove_outputs(one, ball, lc.ClosedForm()).bound == pytest.approx(bound, rel=1e-9)
-    assert projection(random_network(0, (4, 9, 3))) is None  # nothing to gain
-
-
-def test_a_clipped_ball_is_not_reduced() -> None:
-    network, center = wide(3), np.full(40, 0.2)
-    clipped = lc.Ball(center, 1.5, clip=(0, 1))
-    bound = lc.certify(network, clipped, lc.ClosedForm()).bound
-    assert prove_outputs(network, clipped, lc.ClosedForm()).bound == pytest.approx(bound, rel=1e-9)
-    assert bound < prove_outputs(network, lc.Ball(center, 1.5), lc.ClosedForm()).bound
 
 
 def test_a_method_without_multipliers_is_refused() -> None:
@@ -215,23 +170,3 @@ def test_margins_and_radii_of_a_linear_network(seed: int) -> None:
         assert Fraction(float(margin)) <= gap
         assert Fraction(found.radius) ** 2 * sum(row**2) <= gap**2  # the plane is at least that far away
     assert found.radius > 0
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_fewer_inputs(seed: int) -> None:
-    """W Wᵀ ≼ stretch²·R Rᵀ, exactly: then ‖R⁻¹W‖ ≤ stretch."""
-    network = random_network(seed, (24, 6 + seed, 3), "tanh", gain=2.0)
-    reduced = projection(network)
-    assert reduced is not None
-    W, R = (matrix(net.layers[0].weight) for net in (network, reduced.network))
-    stretch = rational(reduced.stretch)
-    assert positive_semidefinite(stretch * stretch * (R * R.transpose()) - W * W.transpose())
-    Q = R.inv() * W
-    rows = matrix(reduced.rows)
-    squares = sum(((Q - rows)[i, j] ** 2 for i in range(rows.nrows()) for j in range(rows.ncols())), rational(0.0))
-    assert squares <= rational(reduced.rest) ** 2
-    x = np.random.default_rng(seed).standard_normal(24)
-    image = reduced.image(lc.Ball(x, 1e-12))
-    gap = Q * matrix(x[:, None]) - matrix(image.center[:, None])
-    missed = sum((gap[i, 0] ** 2 for i in range(gap.nrows())), rational(0.0))
-    assert missed <= (rational(float(image.radius)) - stretch * rational(1e-12)) ** 2

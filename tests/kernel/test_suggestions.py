@@ -16,13 +16,11 @@ from lipcert.kernel.fourier import convolution_norm
 from lipcert.kernel.induced import ellipsoid_above, induced_above
 from lipcert.kernel.near import Near, largest_eigenvalue_above
 from lipcert.kernel.neuron_bounds import relax
-from lipcert.kernel.projection import projection
 from lipcert.kernel.remainder import fit
 from lipcert.kernel.step import activate
 from lipcert.model.arrays import Array
 from lipcert.model.network import Neurons
 from lipcert.model.norms import L1, L2, LInf, Norms
-from networks import random_network
 
 GARBAGE = {"nan": np.nan, "infinite": np.inf, "minus": -1.0, "zero": 0.0, "huge": 1e300, "tiny": 1e-300, "one": 1.0}
 RNG = np.random.default_rng(0)
@@ -90,16 +88,6 @@ def steps() -> tuple[Array, Array]:
     return np.einsum("ki,ij,kj->k", rows, P, rows), ((moved @ rows.T) ** 2).max(axis=0)
 
 
-def fewer() -> tuple[Array, Array]:
-    """A network on fewer inputs is the same function, or there is none."""
-    network = random_network(3, (12, 4, 2), "tanh")
-    found = projection(network)
-    if found is None:
-        return np.ones(1), np.zeros(1)
-    off = np.abs(found.network(ROWS[:, :1] * found.rows.sum(axis=1)) - network(ROWS[:, :1] * np.ones(12)))
-    return np.full(off.shape, 1e-9), off
-
-
 ASKED: dict[str, Callable[[], tuple[Any, Any]]] = {
     "induced.shares_around": cube,
     "fourier.largest_eigenvalue": eigenvalue,
@@ -107,7 +95,6 @@ ASKED: dict[str, Callable[[], tuple[Any, Any]]] = {
     "neuron_bounds.touching": lines,
     "remainder.slope_parabola": fits,
     "step.dominating": steps,
-    "projection.triangular_factor": fewer,
 }
 
 

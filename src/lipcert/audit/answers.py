@@ -50,7 +50,7 @@ from lipcert.audit.engine import (
     suggested_lines,
     views_on,
 )
-from lipcert.audit.model import Inputs, Model, fewer, in_units, inputs_of, part_of, read
+from lipcert.audit.model import Inputs, Model, in_units, inputs_of, part_of, read
 from lipcert.audit.pieces import Cover, Cuts, Expansion, LipschitzCover, Say
 from lipcert.audit.rows import DualBound, Place, by_parabolas, prove_curved, stays_negative
 from lipcert.definitions.functions import ball
@@ -59,10 +59,6 @@ from lipcert.kernel.hints import Hints, Part
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 from lipcert.model.norms import L2
-from lipcert.model.regions import Ball, Region
-
-_WORTH = 1.5
-"""Inputs a neuron of the first layer from which trees are about fewer inputs."""
 
 
 def verify(network: Network, certificate: Certificate) -> float:
@@ -137,12 +133,6 @@ def _prove(network: Network, certificate: Certificate) -> arb:
     return bound
 
 
-def narrow(model: Model, inputs: Inputs, region: Region) -> tuple[Model, Inputs, arb]:
-    """The model and the inputs that trees cut: over a ball on fewer inputs where the first layer is narrow."""
-    whole_ball = isinstance(region, Ball) and region.clip is None and region.plain
-    return fewer(model, inputs, _WORTH) if whole_ball else (model, inputs, arb(1))
-
-
 def _check_norms(network: Network, part: Part) -> None:
     """ProofFailed unless the norms are such of the coordinates at both ends."""
     ends = zip((part.norms.input, part.norms.output), (part.inputs, part.outputs), part.layers, strict=True)
@@ -175,23 +165,19 @@ class Whole:
         self.traces = [trace for one in passes for trace in one.traces]
         self.bound = self.last.by_ellipsoid() if carry else arb.pos_inf()
 
-    def by_pieces(self, tree: Any, region: Region, claim: arb) -> arb:
+    def by_pieces(self, tree: Any, claim: arb) -> arb:
         """The bound that a tree proves, at most the claim."""
-        if self.inputs is None:
-            return LipschitzCover(self.model, None, self.known, tree, -upward(-claim)).bound()
-        model, inputs, stretch = narrow(self.model, self.inputs, region)
-        target = -upward(-(claim / stretch).lower())
-        return (LipschitzCover(model, inputs, self.known, tree, target).bound() * stretch).upper()
+        return LipschitzCover(self.model, self.inputs, self.known, tree, -upward(-claim)).bound()
 
 
-def least_bound(wholes: Sequence[Whole], trees: Sequence[Any], region: Region, claim: arb) -> arb:
+def least_bound(wholes: Sequence[Whole], trees: Sequence[Any], claim: arb) -> arb:
     """The least of the bounds; trees are asked where it is above the claim."""
     bound = arb.pos_inf()
     for one in wholes:
         bound = known_smaller(bound, one.bound)
     for one, tree in zip(wholes, trees, strict=True):
         if not bound <= claim and tree is not None:
-            bound = known_smaller(bound, one.by_pieces(tree, region, claim))
+            bound = known_smaller(bound, one.by_pieces(tree, claim))
     return bound
 
 
@@ -259,7 +245,7 @@ def _reach(network: Network, claim: Any, say: Say | None) -> None:
         held = held or (Q is not None and positive_definite(shape - Q))
     if not held:
         raise ProofFailed("the ellipsoid of the outputs is smaller than what its hints prove")
-    if not least_bound(wholes, trees, claim.region, number(claim.bound)) <= number(claim.bound):
+    if not least_bound(wholes, trees, number(claim.bound)) <= number(claim.bound):
         raise ProofFailed("the Lipschitz bound of the outputs is smaller than what its hints prove")
     others = [one for one in claim.proofs if one.kind != "whole"]
     if any(one.kind not in ("values", "outputs") or not 0 <= one.base < len(wholes) for one in others):
@@ -273,8 +259,7 @@ def _reach(network: Network, claim: Any, say: Say | None) -> None:
     if not cuts and not _inside(box, claim):
         raise ProofFailed("the box of the outputs is smaller than what its hints prove")
     for one in cuts:
-        target, place_, _ = narrow(model, inputs, claim.region)
-        _Outputs(target, place_, wholes[one.base].known, one.tree, box, claim).prove(say)
+        _Outputs(model, inputs, wholes[one.base].known, one.tree, box, claim).prove(say)
 
 
 class _Outputs(Cover):
@@ -368,7 +353,7 @@ class _Sensitivity:
         cuts = [one for one in claim.proofs if one.kind == "entries"]
         for one in cuts:
             Cuts(one.tree)  # an error if leaves are missing
-        bound = least_bound(self.wholes, self.trees, claim.region, number(claim.bound))
+        bound = least_bound(self.wholes, self.trees, number(claim.bound))
         if not bound <= number(claim.bound):
             raise ProofFailed("the bound of all inputs and outputs is smaller than what its hints prove")
         self._note(dict.fromkeys(self.open, bound))
@@ -552,6 +537,6 @@ class _Radius:
             targets.append((self.bound / self.unit).lower())
         if not targets or self.proof.tree is None or self.whole is None:
             return
-        found = self.whole.by_pieces(self.proof.tree, self.proof.ball, min(targets, key=float))
+        found = self.whole.by_pieces(self.proof.tree, min(targets, key=float))
         self.all = known_smaller(self.all, (found * self.unit).upper())
         self.rates = known_smaller(self.rates, (double * found).upper())

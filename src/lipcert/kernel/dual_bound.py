@@ -1,7 +1,8 @@
 """How large a row of the outputs can get over a ball, by value functions; proved.
 
-Let y hold 1, the input (x - centre)/radius, and the values z of all neurons whose slope is open, each over a power of
-two that is at least its size. Every pre-activation is an affine function of y. For each open neuron some products
+Let y hold 1, the input (x - centre)/radius =: u, and the values z of all neurons whose slope is open, each over a power
+of two that is at least its size. With fewer neurons in the first layer than inputs, W(x - centre) = radius·R u for a
+square R and some ‖u‖ ≤ 1. Every pre-activation is an affine function of y. For each open neuron some products
 of two affine functions are known not to be negative, or to be zero: q(y) = (left·y)(right·y). So for multipliers λ of
 the right sign and λ_0 ≥ 0
 
@@ -10,23 +11,23 @@ the right sign and λ_0 ≥ 0
 and if M + t·e_0e_0ᵀ ≽ -σI then row·v_N ≤ t + σ‖y‖², where ‖y‖² ≤ 2 + the number of open neurons. Eliminating the blocks
 of M from the last layer to the first is Cholesky's algorithm, and the Schur complements are the value functions.
 
-Affine functions are float rows with a bound of what they miss where |y| ≤ 1, entry by entry.
+Affine functions are rows of y with an error for each entry; |y| ≤ 1, entry by entry.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 import numpy as np
 
 from lipcert.errors import ProofFailed
 from lipcert.kernel.hints import Interval
-from lipcert.kernel.near import Approx, Near, Number, dot, largest_eigenvalue_above
+from lipcert.kernel.near import Near, Number, largest_eigenvalue_above
 from lipcert.kernel.neuron_bounds import kinked, value_error
 from lipcert.kernel.rounding import down, up
-from lipcert.kernel.row_bounds import lines_around, radius_of, straight_parts
+from lipcert.kernel.row_bounds import first_factor, lines_around, radius_of, straight_parts
 from lipcert.model.arrays import Array
 from lipcert.model.network import Layer, Network, Neurons
 from lipcert.model.regions import Ball
@@ -34,18 +35,18 @@ from lipcert.suggest.algebra import lowest
 
 Cut: TypeAlias = tuple[int, int, int]
 """A hidden layer, from 0, a neuron of it, and the side of 0 that it is confined to: 1 for v ≥ 0, -1 for v ≤ 0."""
-
+Product: TypeAlias = tuple[Near, Near, bool]
+"""left·right ≥ 0 for some neurons, or = 0 if the last is true."""
 
 _CLOSE: Final = 1e-3
 """An end of an interval is moved out to this share of the other one."""
 _LEAST: Final = 1e-280
-"""Keeps quotients finite where a search begins, and powers of two positive."""
-_ONE: Final = np.ones(1)
+"""Sizes are at least this, so that their powers of two are positive."""
 
 
 @dataclass(frozen=True, eq=False)
 class DualHints:
-    """What shows that a row of the outputs stays below zero; nothing in it is believed.
+    """What shows that a row of the outputs stays below zero; untrusted numbers.
 
     Attributes
     ----------
@@ -62,67 +63,11 @@ class DualHints:
 
 
 @dataclass(frozen=True, eq=False)
-class _Affine:
-    """Functions f with |f - rows·y| ≤ error for every y that counts."""
-
-    rows: Array
-    error: Array
-
-    @staticmethod
-    def of(matrix: Approx, constant: Near) -> _Affine:
-        """matrix·y + constant."""
-        rows, error = matrix.value, matrix.err(np.ones(matrix.value.shape[-1]))
-        first = constant + rows[:, 0]
-        rows[:, 0] = first.value
-        return _Affine(rows, up(error + first.error))
-
-    @property
-    def matrix(self) -> Approx:
-        """The same as rows whose entries for the 1 in y are uncertain."""
-        error, first = self.error, np.eye(self.rows.shape[-1])[0]
-        return Approx(
-            self.rows,
-            inner=lambda y: error if y is None else error * y[..., 0],
-            inner_turned=lambda x: first * (error.sum() if x is None else error @ x),
-        )
-
-    @property
-    def size(self) -> Array:
-        """At least |rows·y|."""
-        return Approx(self.rows).rows()
-
-    def times(self, a: Array, constant: Number) -> _Affine:
-        """a·f + constant, function by function."""
-        return _Affine.of(self.matrix.scaled(a, _ONE), Near.of(constant))
-
-    def take(self, which: Array) -> _Affine:
-        return _Affine(self.rows[which], self.error[which])
-
-
-@dataclass(frozen=True, eq=False)
-class _Products:
-    """left·right ≥ 0, or = 0 where ``free``, for some neurons of a layer; ``weight`` is where a search may begin."""
-
-    left: _Affine
-    right: _Affine
-    free: bool
-    weight: Array
-    neuron: Array
-    layer: int
-
-    @property
-    def missed(self) -> Array:
-        """At least |fg - lr| for factors f = l + δ and g = r + ε: |δ|(|r| + |ε|) + |ε||l|."""
-        left, right = self.left, self.right
-        return (Near.of(left.error) * up(right.size + right.error) + Near.of(left.size) * right.error).above
-
-
-@dataclass(frozen=True, eq=False)
-class _Open:
+class Open:
     """Open neurons of a layer: z = scale·y at their ``place``, below_slope·v + below ≤ z ≤ above_slope·v + above."""
 
     neurons: Neurons
-    v: _Affine
+    v: Near
     scale: Array
     place: Array
     low: Array
@@ -134,15 +79,25 @@ class _Open:
     above_slope: Array
     above: Array
 
-    def factor(self, a: Array, b: float, c: Number) -> _Affine:
+    def factor(self, a: Array, b: float, c: Number) -> Near:
         """a·v + b·z + c for b = ±1 or 0; v has no part in the places of z."""
-        found = self.v.times(a, c)
-        found.rows[np.arange(len(self.place)), self.place] = b * self.scale
+        found = _affine(self.v, a, c)
+        found.value[np.arange(len(self.place)), self.place] = b * self.scale
         return found
 
-    def take(self, which: Array) -> _Open:
-        parts = (part[which] for part in list(vars(self).values())[2:])
-        return _Open(self.neurons.take(which), self.v.take(which), *parts)
+    def take(self, which: Array) -> Open:
+        parts = (part[which] for part in list(vars(self).values())[1:])
+        return Open(self.neurons.take(which), *parts)
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """Products for the neurons ``at`` of a layer, one after the other; ``open`` is what they rest on, but for ends."""
+
+    layer: int
+    at: Array
+    products: list[Product]
+    open: Open | None = None
 
 
 class DualBound:
@@ -150,161 +105,144 @@ class DualBound:
 
     Attributes
     ----------
+    groups : the products by layers and rules, and what they were made from.
     left, right : rows of the two factors of each product, (products, size).
     free : products that are zero, so that their multipliers may have either sign.
-    weights : multipliers to begin a search with, up to a common factor; a suggestion.
-    layer, neuron : what each product is about.
+    first : R, what the first layer does to the inputs of y.
     inputs, size : how many entries of y are inputs, and how many entries there are.
+    output : v_N, (outputs, size).
     """
 
     def __init__(self, network: Network, ball: Ball, intervals: Sequence[Interval], cuts: Sequence[Cut] = ()) -> None:
         intervals, layers = _confined(intervals, cuts), network.layers[:-1]
-        self.network, self.inputs = network, network.inputs
         known = [straight_parts(layer, interval) for layer, interval in zip(layers, intervals, strict=True)]
+        self.first = first_factor(network.layers[0].weight)
+        self.inputs = self.first.shape[1]
         self.size = 1 + self.inputs + sum(some.size for _, _, some, _, _ in known)
-        found: list[_Products] = []
-        z, at = self._input(ball), 1 + self.inputs
+        self.groups: list[Group] = []
+        v, at = self._preactivations(network.layers[0], ball), 1 + self.inputs
         for k, (layer, (low, high), parts) in enumerate(zip(layers, intervals, known, strict=True)):
             slope, offset, some, *slopes = parts
-            v = _through(layer, z)
-            z = v.times(slope, offset)
+            z = _affine(v, slope, offset)
             if some.size:
                 assert layer.neurons is not None
-                ends = low[some], high[some]
-                drawn = lines_around(layer.neurons.take(some), *ends)
+                neurons, ends = layer.neurons.take(some), (low[some], high[some])
+                *lines, floor, roof = lines_around(neurons, *ends)
                 # a power of two above the size of z
-                scale = np.ldexp(1.0, np.frexp(np.maximum(np.maximum(-drawn[4], drawn[5]), _LEAST))[1])
+                scale = np.ldexp(1.0, np.frexp(np.maximum(np.maximum(-floor, roof), _LEAST))[1])
                 place = at + np.arange(some.size)
-                opened = _Open(layer.neurons.take(some), v.take(some), scale, place, *ends, *slopes, *drawn[:4])
-                found += _opened(k, some, opened)
-                z.rows[some], z.error[some] = 0.0, 0.0
-                z.rows[some, place] = scale
+                self._open(k, some, Open(neurons, v[some], scale, place, *ends, *slopes, *lines))
+                z.value[some], z.error[some] = 0.0, 0.0
+                z.value[some, place] = scale
             cut = np.array(sorted({neuron for layer_, neuron, _ in cuts if layer_ == k}), dtype=int)
             if cut.size:
-                found.append(_ends(k, cut, v.take(cut), low[cut], high[cut]))
-            at += some.size
-        self.output = _through(network.layers[-1], z)
-        self._gather(found)
+                self.groups.append(Group(k, cut, [_ends(v[cut], low[cut], high[cut])]))
+            v, at = _through(network.layers[k + 1], z), at + some.size
+        self.output = v
+        products = [product for group in self.groups for product in group.products]
+        self.left = _stacked([left for left, _, _ in products], self.size)
+        self.right = _stacked([right for _, right, _ in products], self.size)
+        free = (np.full(len(left.value), zero) for left, _, zero in products)
+        self.free = np.concatenate([np.zeros(0, dtype=bool), *free])
 
-    def _input(self, ball: Ball) -> _Affine:
-        """The inputs centre + radius·y, exactly."""
-        rows = np.zeros((self.inputs, self.size))
-        rows[:, 0] = ball.center
-        rows[np.arange(self.inputs), 1 + np.arange(self.inputs)] = radius_of(ball)
-        return _Affine(rows, np.zeros(self.inputs))
+    def _preactivations(self, layer: Layer, ball: Ball) -> Near:
+        """Those of the first layer, W·centre + bias + radius·R u."""
+        rows = Near(*np.zeros((2, layer.size, self.size)))
+        moved = Near.weights(self.first) * radius_of(ball)
+        rows.value[:, 1 : 1 + self.inputs], rows.error[:, 1 : 1 + self.inputs] = moved.value, moved.error
+        return _plus(rows, Near.of(ball.center).through(layer.weight) + Near.weights(layer.bias))
 
-    def _gather(self, found: Sequence[_Products]) -> None:
-        """Put the products of all layers one below the other."""
-        empty = _Affine(np.zeros((0, self.size)), np.zeros(0))
-        found = [_Products(empty, empty, False, np.zeros(0), np.zeros(0, dtype=int), 0), *found]
-        self.left = np.concatenate([one.left.rows for one in found])
-        self.right = np.concatenate([one.right.rows for one in found])
-        self.free = np.concatenate([np.full(one.neuron.size, one.free) for one in found])
-        self.weights = np.concatenate([one.weight for one in found])
-        self.layer = np.concatenate([np.full(one.neuron.size, one.layer) for one in found])
-        self.neuron = np.concatenate([one.neuron for one in found])
-        self._missed = np.concatenate([one.missed for one in found])
+    def _open(self, k: int, some: Array, opened: Open) -> None:
+        """Add what holds of the open neurons of a layer."""
+        bent = kinked(opened.neurons, opened.low, opened.high, opened.alpha, opened.beta)
+        for rule, which in ((_kink, bent), (_lines, ~bent)):
+            at = np.flatnonzero(which)
+            if at.size:
+                one = opened.take(at)
+                self.groups.append(Group(k, some[at], rule(one), one))
 
-    def objective(self, row: Array) -> tuple[Array, float]:
-        """c, and at least |row·v_N - c·y|."""
-        found = Approx(row[None]) @ self.output.matrix
-        return found.value[0], float(found.err(np.ones(self.size))[0])
+    def objective(self, row: Array) -> Near:
+        """C with row·v_N = c·y, (1, size)."""
+        return Near.of(row[None]) @ self.output
 
-    def form(self, c: Array, multipliers: Array, ball: float) -> Array:
-        """M as computed, (size, size)."""
-        return _symmetric(self._form(c, multipliers, ball))
-
-    def _form(self, c: Array, multipliers: Array, ball: float) -> Approx:
-        """A matrix G with yᵀGy = -yᵀM y."""
-        products = Approx(self.left).scaled(multipliers, _ONE).T @ Approx(self.right)
-        linear = np.zeros((self.size, self.size))
-        linear[0] = c
-        squares = np.zeros(self.size)
-        squares[0], squares[1 : 1 + self.inputs] = ball, -ball
-        return products + Approx(linear) + Approx.diagonal(squares)
-
+    @np.errstate(all="ignore")
     def above(self, row: Array, multipliers: Array, ball: float) -> float:
         """At least max of row·v_N over the ball, for any multipliers; those of a wrong sign count as zero."""
         if np.shape(multipliers) != self.free.shape:
             raise ProofFailed("the multipliers are not those of the products")
-        with np.errstate(all="ignore"):
-            weights = np.where(self.free, multipliers, np.maximum(multipliers, 0.0))
-            c, missed = self.objective(np.asarray(row, dtype=float))
-            G = self._form(c, weights, max(float(ball), 0.0))
-            if not np.isfinite(G.value).all():
-                raise ProofFailed("the multipliers are too large")
-            shift = np.zeros(self.size)
-            shift[0] = t = lowest(_symmetric(G))
-            sigma = np.maximum(largest_eigenvalue_above((G - Approx.diagonal(shift)).above()), 0.0)
-            length = 1.0 + self.size - self.inputs  # at least ‖y‖²
-            return float((t + Near.of(sigma) * length + dot(np.abs(weights), self._missed) + missed).above)
+        weights = np.where(self.free, multipliers, np.maximum(multipliers, 0.0))
+        squares = np.zeros(self.size)
+        squares[0] = max(float(ball), 0.0)
+        squares[1 : 1 + self.inputs] = -squares[0]
+        unit = np.eye(self.size)
+        G = (
+            (self.left.T * weights) @ self.right
+            + unit[:, :1] * self.objective(np.asarray(row, dtype=float))
+            + unit * squares
+        )
+        G = 0.5 * (G + G.T)  # yᵀGy = -yᵀM y
+        if not np.isfinite(G.value).all():
+            raise ProofFailed("the multipliers are too large")
+        t = lowest(-G.value)
+        G = G - t * (unit[:, :1] * unit[:1])
+        sigma = np.maximum(largest_eigenvalue_above(G.value), 0.0)
+        length = 1.0 + self.size - self.inputs  # at least ‖y‖²
+        return float((t + Near.of(sigma) * length + Near.of(G.error.ravel()).sum()).above)
 
 
-def _symmetric(G: Approx) -> Array:
-    """M as computed."""
-    return np.asarray(-0.5 * (G.value + G.value.T))
+def _plus(f: Near, constant: Number) -> Near:
+    """F + constant; y begins with 1."""
+    first, value, error = f[:, 0] + constant, np.array(f.value), np.array(np.broadcast_to(f.error, f.shape))
+    value[:, 0], error[:, 0] = first.value, first.error
+    return Near(value, error)
 
 
-def _through(layer: Layer, z: _Affine) -> _Affine:
+def _affine(f: Near, a: Array, constant: Number) -> Near:
+    """a·f + constant, function by function."""
+    return _plus(f * a[:, None], constant)
+
+
+def _through(layer: Layer, z: Near) -> Near:
     """W z + b."""
-    return _Affine.of(Approx.weight(layer.weight) @ z.matrix, Near.weights(layer.bias))
+    return _plus(z.T.through(layer.weight).T, Near.weights(layer.bias))
 
 
-def _opened(k: int, some: Array, opened: _Open) -> list[_Products]:
-    """What holds of the open neurons of a layer."""
-    bent = kinked(opened.neurons, opened.low, opened.high, opened.alpha, opened.beta)
-    found = []
-    for rule, which in ((_kink, bent), (_lines, ~bent)):
-        at = np.flatnonzero(which)
-        if at.size:
-            found += rule(k, some[at], opened.take(at))
-    return found
+def _stacked(parts: Sequence[Near], size: int) -> Near:
+    """All rows, one part below the other."""
+    empty = np.zeros((0, size))
+    return Near(
+        np.concatenate([empty, *(one.value for one in parts)]), np.concatenate([empty, *(one.error for one in parts)])
+    )
 
 
-def _kink(k: int, at: Array, one: _Open) -> list[_Products]:
+def _kink(one: Open) -> list[Product]:
     """With p = z - a·v and m = b·v - z: p = 0 or m = 0, 0 ≤ p ≤ (b - a)·high, (b - a)·low ≤ m ≤ 0."""
     a, b = one.alpha, one.beta
     top, bottom = up(up(b - a) * one.high), down(up(b - a) * one.low)
     # a search is steadier where neither end is all too close
     top, bottom = np.maximum(top, -_CLOSE * bottom), np.minimum(bottom, -_CLOSE * top)
     p, m = one.factor(-a, 1.0, 0.0), one.factor(b, -1.0, 0.0)
-    rest, less = one.factor(a, -1.0, top), one.factor(-b, 1.0, bottom)
-    first, second = 1.0 / np.maximum(top, _LEAST), 1.0 / np.maximum(-bottom, _LEAST)
-    return [
-        _Products(p, rest, False, first * first, at, k),
-        _Products(m, less, False, second * second, at, k),
-        _Products(p, m, True, np.zeros(len(at)), at, k),
-    ]
+    return [(p, one.factor(a, -1.0, top), False), (m, one.factor(-b, 1.0, bottom), False), (p, m, True)]
 
 
-def _lines(k: int, at: Array, one: _Open) -> list[_Products]:
+def _lines(one: Open) -> list[Product]:
     """Between two lines and two ends, and with secants from the middle of the interval that are slopes."""
     low, high, alpha, beta = one.low, one.high, one.alpha, one.beta
     under, over = one.factor(-one.below_slope, 1.0, -one.below), one.factor(one.above_slope, -1.0, one.above)
-    unit = one.factor(np.zeros(len(at)), 0.0, 1.0)
+    unit = one.factor(np.zeros(len(low)), 0.0, 1.0)
     middle = np.clip(0.5 * low + 0.5 * high, low, high)
     value = one.neurons.value(middle)
     start = Near(value, value_error(one.neurons, value))
     least = one.factor(-alpha, 1.0, Near.of(alpha) * middle - start)
     most = one.factor(beta, -1.0, start - Near.of(beta) * middle)
-    gap, fan = 0.5 * np.abs(one.above_slope - one.below_slope), 0.5 * (beta - alpha)
-    steep = np.maximum(np.maximum(np.abs(beta), np.abs(alpha)), _LEAST)
-    main = 1.0 / steep / np.maximum(high - low, _LEAST)
-    between = np.minimum(main * main, 1e150)
-    ends = replace(_ends(k, at, one.v, low, high), weight=2.0 * between * (gap * gap + fan * fan) + between / steep)
-    return [
-        _Products(under, over, False, between, at, k),
-        _Products(under, unit, False, np.sqrt(between), at, k),
-        _Products(over, unit, False, np.sqrt(between), at, k),
-        ends,
-        _Products(least, most, False, between, at, k),
-    ]
+    lines = [(under, over, False), (under, unit, False), (over, unit, False)]
+    return [*lines, _ends(one.v, low, high), (least, most, False)]
 
 
-def _ends(k: int, at: Array, v: _Affine, low: Array, high: Array) -> _Products:
+def _ends(v: Near, low: Array, high: Array) -> Product:
     """Both v - low and high - v are at least 0."""
-    one, width = np.ones(len(low)), 1.0 / np.maximum(high - low, _LEAST)
-    return _Products(v.times(one, -low), v.times(-one, high), False, width * width, at, k)
+    one = np.ones(len(low))
+    return _affine(v, one, -low), _affine(v, -one, high), False
 
 
 def _confined(intervals: Sequence[Interval], cuts: Sequence[Cut]) -> Sequence[Interval]:

@@ -30,7 +30,6 @@ from lipcert.kernel.neuron_bounds import slope_bounds
 from lipcert.kernel.norm_product import norm_ellipsoid
 from lipcert.kernel.piece_bounds import Bounding, JacobianEntries, OutputRows
 from lipcert.kernel.point import held, trajectory
-from lipcert.kernel.projection import Projection, projection
 from lipcert.kernel.quadratic_relaxation import ParabolaHints, QuadraticRelaxation, SecondOrderHints, Spread
 from lipcert.kernel.rounding import inflate, norm_above, up
 from lipcert.kernel.sweep import Sweep, proving, stacked
@@ -64,8 +63,6 @@ class OutputBounds:
     region: Region
     bound: float
     output: Near
-    _stretch: float
-    _inner: Region
     _sweep: Sweep = field(repr=False)
     _which: int
     _earlier: tuple[BackSubstitution, ...] = field(default=(), repr=False)
@@ -90,11 +87,6 @@ class OutputBounds:
         return self.rules | rules_of(self.network, self.region, self.sweeps, True)
 
     @property
-    def subject(self) -> tuple[Network, Region]:
-        """The network and the region that the hints are about: :func:`projected`."""
-        return self._sweep.network, self._inner
-
-    @property
     def intervals(self) -> tuple[Interval, ...]:
         """Where the pre-activations of each hidden layer lie."""
         return tuple((lower[self._which], upper[self._which]) for lower, upper in self._sweep.intervals)
@@ -107,7 +99,7 @@ class OutputBounds:
 
     @property
     def _ellipsoid(self) -> tuple[Array, int]:
-        """S and e with Δv_N Δv_Nᵀ ≼ ‖stretch·Δz_0‖² 4**e·S."""
+        """S and e with Δv_N Δv_Nᵀ ≼ ‖Δz_0‖² 4**e·S."""
         return self._sweep.S[self._which], int(self._sweep.exponent[self._which])
 
     def lipschitz(self, rows: Array) -> Array:
@@ -115,7 +107,7 @@ class OutputBounds:
         S, exponent = self._ellipsoid
         with np.errstate(all="ignore"):
             axes = up(np.ldexp(inflate(np.sqrt(np.diagonal(congruence(S, rows))), 1), exponent))
-            return np.fmin(inflate(self._stretch * axes, 2), inflate(self.bound * norm_above(rows), 2))
+            return np.fmin(axes, inflate(self.bound * norm_above(rows), 2))
 
     def above(self, rows: Array) -> Array:
         """At least max over the region of rows·v_N by linear relaxation, (k,); infinite where there is none."""
@@ -166,9 +158,9 @@ class OutputBounds:
     def shape(self) -> EllipsoidFact:
         """Y - value = (y - f(c)) + (f(c) - value): the first is in δ²Ŝ, the second in the box of the error."""
         S, exponent = self._ellipsoid
-        stretch, radius = (np.full(len(S), x) for x in (self._stretch, radius_above(self.region)))
+        radius = np.full(len(S), radius_above(self.region))
         # what underflows is far less than what is added to the diagonal
-        shape = Approx(np.ldexp(S, 2 * exponent)).scaled(stretch, stretch).above()
+        shape = Approx(np.ldexp(S, 2 * exponent)).above()
         shape = Approx(shape).scaled(radius, radius).sum_above(self.output.error)
         return self.made(EllipsoidFact, (), self.output.value, shape)
 
@@ -201,21 +193,19 @@ class OutputBounds:
         check_region(ball, self.network.inputs)
         (output,) = _values(self.network, [ball])
         told = tuple(replace(one, enclosures=(), lines=()) for one in self.sweeps)
-        return replace(self, region=ball, output=output, _inner=ball, _told=told)
+        return replace(self, region=ball, output=output, _told=told)
 
     def dual_bound(self, cuts: Sequence[Cut] = ()) -> DualBound:
         """What the dual bound knows over a ball, or the part of it where some neurons are confined.
 
-        A box that cuts the ball counts in the intervals only, so that the network may have fewer inputs.
+        A box that cuts the ball counts in the intervals only.
         """
-        region = self._plain_ball(self.region)
-        network, ball = projected(self.network, Ball(region.center, region.radius))
         with proving():
-            return DualBound(network, self._plain_ball(ball), self.intervals, cuts)
+            return DualBound(self.network, self._plain_ball(self.region), self.intervals, cuts)
 
     def quadratic_relaxation(self) -> QuadraticRelaxation:
         """What a quadratic relaxation knows over a ball."""
-        network, ball = self._sweep.network, self._plain_ball(self._inner)
+        network, ball = self.network, self._plain_ball(self.region)
         spreads = []
         for view in self._sweep.views:
             neurons, S = view.known(self._which)
@@ -256,7 +246,7 @@ def margins_of(output: Near, label: int) -> tuple[Array, Array]:
 
 def relaxed(proofs: Sequence[OutputBounds]) -> RowsFact:
     """How large outputs and their negatives get by linear relaxation, and interval arithmetic, on all intervals."""
-    network, region = proofs[0].subject
+    network, region = proofs[0].network, proofs[0].region
     lower, upper = corners(region)
     with proving():
         *hidden, (low, high) = values(network, (lower[None], upper[None]), intersected(proofs))
@@ -278,7 +268,7 @@ def relaxed(proofs: Sequence[OutputBounds]) -> RowsFact:
 
 def over_pieces(base: OutputBounds, pieces: Cover | Tree) -> RowsFact:
     """How large outputs and their negatives get over pieces of the region."""
-    leaves = _leaves(OutputRows, base.subject, base, pieces)
+    leaves = _leaves(OutputRows, base, pieces)
     return base.made(RowsFact, base.rules_by_pieces, both_sides(base.network.outputs), leaves)
 
 
@@ -288,7 +278,7 @@ def derivatives_fact(proofs: Sequence[OutputBounds], base: OutputBounds, pieces:
     with proving():
         least = derivatives(network, _slopes(network, intersected(proofs)))[0]
         if pieces is not None:
-            leaves = _leaves(JacobianEntries, (network, base.region), base, pieces)
+            leaves = _leaves(JacobianEntries, base, pieces)
             least = np.fmin(least, leaves.max(axis=0, initial=0.0).reshape(least.shape))
             rules |= base.rules_by_pieces
     single = tuple(tuple((k,) for k in range(size)) for size in least.shape)
@@ -321,11 +311,11 @@ def pair_bound(base: OutputBounds, outputs: Group, inputs: Group, sweeps: Sequen
     return base.made(PairsFact, (), (outputs,), (inputs,), np.fmin.reduce(bounds)[None])
 
 
-def _leaves(kind: type[Bounding], subject: tuple[Network, Region], base: OutputBounds, pieces: Cover | Tree) -> Array:
+def _leaves(kind: type[Bounding], base: OutputBounds, pieces: Cover | Tree) -> Array:
     """The values of the pieces, (pieces, rows): those of a cover, or of a tree that is proved again."""
     if isinstance(pieces, Cover):
-        return pieces.check(*subject, kind).leaves()
-    return prove_leaves(kind(*subject, base.sweeps), pieces)  # type: ignore[call-arg]
+        return pieces.check(base.network, base.region, kind).leaves()
+    return prove_leaves(kind(base.network, base.region, base.sweeps), pieces)  # type: ignore[call-arg]
 
 
 def intersected(proofs: Sequence[OutputBounds]) -> list[Interval]:
@@ -349,40 +339,27 @@ def _slopes(network: Network, intervals: Sequence[Interval]) -> list[Interval]:
 def output_at(network: Network, points: Array, quickly: bool = False) -> Near:
     """The outputs at points (count, inputs), with larger errors quickly."""
     with proving():
-        return Near(*trajectory(_ready(network).extended, points, quickly)[-1])
+        return Near(*trajectory(_extended(network), points, quickly)[-1])
 
 
 def _path(network: Network, ball: Ball) -> list[tuple[Array, Array]]:
     """The pre-activations at the centre and their errors, those of the outputs last."""
     with proving():
-        return [(v[0], error[0]) for v, error in trajectory(_ready(network).extended, ball.center[None])]
-
-
-def projected(network: Network, region: Region) -> tuple[Network, Region]:
-    """The network and the region that proofs about a region's outputs are made for: on fewer inputs where that pays."""
-    ready = _ready(network).projection
-    if ready is None or not isinstance(region, Ball) or region.clip is not None or not region.plain:
-        return network, region
-    return ready.network, ready.image(region)
+        return [(v[0], error[0]) for v, error in trajectory(_extended(network), ball.center[None])]
 
 
 def outputs_asked(network: Network, regions: Sequence[Region], guide: Guide) -> list[OutputBounds | ProofFailed]:
     """What a guide that is asked for multipliers leads to over each region, or why nothing is proved."""
     for region in regions:
         check_region(region, network.inputs)
-    subjects = [projected(network, region) for region in regions]
-    target = subjects[0][0]
-    if any(mine is not target for mine, _ in subjects):
-        return [found for region in regions for found in outputs_asked(network, [region], guide)]
-    numbers = {id(inner): number for number, (_, inner) in enumerate(subjects)}
     outputs = _values(network, regions)
+    numbers = {id(region): number for number, region in enumerate(regions)}
 
     def ask(domain: Domain | None, some: Sequence[Region]) -> list[OutputBounds]:
-        run = Sweep(target, domain, guide).run()
-        at = [numbers[id(inner)] for inner in some]
-        return [_bounds(network, regions[k], some[n], outputs[k], run, n) for n, k in enumerate(at)]
+        run = Sweep(network, domain, guide).run()
+        return [_bounds(network, region, outputs[numbers[id(region)]], run, n) for n, region in enumerate(some)]
 
-    return stacked(target, [inner for _, inner in subjects], ask)
+    return stacked(network, regions, ask)
 
 
 @dataclass(frozen=True, eq=False)
@@ -412,51 +389,47 @@ def outputs_by_norms(network: Network, region: Region, before: OutputBounds | No
         _products[network] = _Product(network, np.asarray([bound]), S[None], np.array([exponent]))
     known = before is not None and before.network is network and np.array_equal(before.region.center, region.center)
     output = before.output if known and before is not None else _values(network, [region])[0]
-    return _bounds(network, region, region, output, _products[network], 0)  # type: ignore[arg-type]
+    return _bounds(network, region, output, _products[network], 0)  # type: ignore[arg-type]
 
 
 def outputs_hinted(
     network: Network, region: Region, sweeps: Sequence[Hints], pieces: Cover | Tree | None = None
 ) -> OutputBounds:
-    """What hints prove, and a cover, or a tree of pieces that is proved again; all are about :func:`projected`."""
+    """What hints prove, and a cover, or a tree of pieces that is proved again."""
     check_region(region, network.inputs)
-    target, inner = projected(network, region)
     known: Sequence[Interval] = ()
     traces: list[BackSubstitution] = []
     if not sweeps:
         raise ProofFailed("there are no multipliers to prove a bound from")
     with proving():
-        domain = Domain.of([inner]) if inner.bounded else None
+        domain = Domain.of([region]) if region.bounded else None
         for position, hints in enumerate(sweeps, 1):
             last = position == len(sweeps)
-            sweep = Sweep(target, domain, StoredGuide(hints, target, inner.bounded), known).run(needs_bound=last)
+            sweep = Sweep(network, domain, StoredGuide(hints, network, region.bounded), known).run(needs_bound=last)
             known = sweep.intervals
             traces += [] if last else sweep.traces
         ceiling, tree = np.inf, pieces.tree() if isinstance(pieces, Cover) else pieces
         if isinstance(pieces, Cover):
-            ceiling = pieces.bound_of(target, inner)
+            ceiling = pieces.bound_of(network, region)
         elif tree is not None:
-            ceiling = prove_tree(target, inner, tree, sweeps)
+            ceiling = prove_tree(network, region, tree, sweeps)
         (value,) = _values(network, [region])
-        found = _bounds(network, region, inner, value, sweep, 0, ceiling)
+        found = _bounds(network, region, value, sweep, 0, ceiling)
         return replace(found, _earlier=tuple(traces), _told=tuple(sweeps), tree=tree)
 
 
 def _bounds(
     network: Network,
     region: Region,
-    inner: Region,
     output: Near,
     sweep: Sweep,
     which: int,
     ceiling: float = np.inf,
 ) -> OutputBounds:
-    ready = _ready(network).projection
-    stretch = 1.0 if sweep.network is network or ready is None else ready.stretch
-    bound = float(inflate(stretch * np.minimum(sweep.bounds[which], ceiling), 2))
+    bound = float(np.minimum(sweep.bounds[which], ceiling))
     if not np.isfinite(bound):
         raise ProofFailed("no finite bound was found; try a smaller region or another method")
-    return OutputBounds(network, region, bound, output, stretch, inner, sweep, which)
+    return OutputBounds(network, region, bound, output, sweep, which)
 
 
 def _values(network: Network, regions: Sequence[Region]) -> list[Near]:
@@ -466,18 +439,11 @@ def _values(network: Network, regions: Sequence[Region]) -> list[Near]:
     return [found[region.center.tobytes()] if region.bounded else Near.of(np.zeros(0)) for region in regions]
 
 
-@dataclass(frozen=True, eq=False)
-class _Ready:
-    """What every question about one network shares; extended is :func:`held`."""
-
-    extended: Network
-    projection: Projection | None
+_held: WeakKeyDictionary[Network, Network] = WeakKeyDictionary()
 
 
-_prepared: WeakKeyDictionary[Network, _Ready] = WeakKeyDictionary()
-
-
-def _ready(network: Network) -> _Ready:
-    if network not in _prepared:
-        _prepared[network] = _Ready(held(network), projection(network))
-    return _prepared[network]
+def _extended(network: Network) -> Network:
+    """:func:`held`, once for a network."""
+    if network not in _held:
+        _held[network] = held(network)
+    return _held[network]

@@ -44,9 +44,9 @@ from lipcert.errors import ProofFailed
 from lipcert.kernel.hints import Curved
 from lipcert.kernel.near import Approx, Near, congruence, largest_eigenvalue_above, raised
 from lipcert.kernel.point import trajectory
-from lipcert.kernel.projection import projection
 from lipcert.kernel.remainder import fit_error
 from lipcert.kernel.rounding import size_above, twice_above, up
+from lipcert.kernel.row_bounds import first_factor
 from lipcert.model.arrays import Array, dense
 from lipcert.model.network import Network
 from lipcert.model.regions import Ball, Region
@@ -59,19 +59,15 @@ def prove_second_order_jacobian(network: Network, region: Region, hints: Curved)
     """At least the Lipschitz constant of the network over a ball, rounded up."""
     if not isinstance(region, Ball) or not region.plain or network.depth < 2:
         raise ProofFailed("bounds to second order are about ℓ2 balls, and networks with a hidden layer")
-    fewer = projection(network)
-    if fewer is None:
-        return _Curved(network, region.center, float(region.radius), hints).bound()
-    ball = fewer.image(region)
-    bound = _Curved(fewer.network, ball.center, float(ball.radius), hints).bound()
-    return float(up(np.asarray(bound * fewer.stretch)))
+    return _Curved(network, region.center, float(region.radius), hints).bound()
 
 
 class _Curved:
     """The quantities of this module's equations, as floats that are at least the real ones."""
 
     def __init__(self, network: Network, center: Array, radius: float, hints: Curved) -> None:
-        self.weights = [dense(layer.weight) for layer in network.layers]
+        # ‖F W_1‖ ≤ ‖F R‖ for every F, and the pre-activations of the ball are within those of R
+        self.weights = [first_factor(network.layers[0].weight), *(dense(layer.weight) for layer in network.layers[1:])]
         self.neurons = [layer.neurons for layer in network.layers[:-1]]
         self.values = trajectory(network, center[None])
         self.r = radius
@@ -89,7 +85,7 @@ class _Curved:
         self.share = min(share, 1.0 - 2.0**-20)
         if not min(self.rest, self.a1) >= _SMALLEST_SHARE:
             raise ProofFailed("shares of the hints to second order do not leave anything for the other terms")
-        self.maps, self.d = self._maps(), network.inputs
+        self.maps, self.d = self._maps(), self.weights[0].shape[1]
         N = hints.mix @ self.maps.value[self.ends[-1] :, : self.d]
         Psi = np.eye(self.d) + N.T @ N
         self.Psi = 0.5 * (Psi + Psi.T)

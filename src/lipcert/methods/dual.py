@@ -20,7 +20,7 @@ import numpy as np
 from scipy import linalg
 
 from lipcert.kernel.dual_bound import Cut, DualBound, DualHints
-from lipcert.kernel.outputs import OutputBounds, projected
+from lipcert.kernel.outputs import OutputBounds
 from lipcert.model.arrays import Array, dense
 from lipcert.model.regions import Ball
 from lipcert.runtime.clock import clock
@@ -41,14 +41,16 @@ _CLIMB, _STRIDE = 12, 0.25
 """Steps of the ascent that looks for a counterexample, and the length of each relative to the radius."""
 _LARGEST: Final = 800
 """Entries of y for which a step takes about a second; nothing larger is tried."""
+_LEAST: Final = 1e-280
+"""Keeps quotients finite."""
 
 
 def affordable(facts: OutputBounds) -> bool:
     """Whether the region is an ℓ2 ball and y has few enough entries."""
     if not isinstance(facts.region, Ball) or not facts.region.plain:
         return False
-    network, _ = projected(facts.network, Ball(facts.region.center, facts.region.radius))
-    size = 1 + network.inputs
+    network = facts.network
+    size = 1 + min(network.inputs, network.layers[0].size)
     for layer, ends in zip(network.layers[:-1], facts.intervals, strict=True):
         assert layer.neurons is not None
         alpha, beta = layer.neurons.slope_range(*ends)
@@ -130,19 +132,18 @@ class DualSearch:
 
 def _attained(margins: DualBound, row: Array, seen: Found) -> Array:
     """The maximiser y of a bound, (size,)."""
-    M = margins.form(margins.objective(row)[0], seen.multipliers, seen.ball)
+    M = _form(margins, margins.objective(row).value[0], seen.multipliers, seen.ball)
     return np.append(1.0, -np.linalg.solve(M[1:, 1:], M[1:, 0]))
 
 
 def _uphill(facts: OutputBounds, margins: DualBound, row: Array, inner: Array) -> Array | None:
     """A counterexample: an input where a row is positive, found by ascent from the maximiser; None if none is seen.
 
-    If the network has more inputs than the form, W_1 = R Q with orthonormal rows of Q, and Qᵀ = W_1ᵀR⁻ᵀ leads back.
+    If the network has more inputs than the form, W_1 W_1ᵀ ≈ R Rᵀ, and W_1ᵀR⁻ᵀ leads back.
     """
     network, ball = facts.network, facts.region
-    if margins.network is not network:
-        first, fewer = (dense(one.layers[0].weight) for one in (network, margins.network))
-        inner = first.T @ np.linalg.solve(fewer.T, inner)
+    if margins.inputs < network.inputs:
+        inner = dense(network.layers[0].weight).T @ np.linalg.solve(margins.first.T, inner)
     point = ball.project(ball.center + float(ball.radius) * inner)
     for _ in range(_CLIMB):
         if not np.isfinite(point).all():
@@ -157,12 +158,42 @@ def _uphill(facts: OutputBounds, margins: DualBound, row: Array, inner: Array) -
 def _cut(margins: DualBound, seen: Found, y: Array, cuts: tuple[Cut, ...]) -> tuple[int, int] | None:
     """The neuron to cut: the one whose products, zero in truth, add most to the bound at its maximiser; or None."""
     done = {(layer, neuron) for layer, neuron, _ in cuts}
-    owed = np.abs(seen.multipliers * (margins.left @ y) * (margins.right @ y)) * margins.free
+    owed = np.abs(seen.multipliers * (margins.left.value @ y) * (margins.right.value @ y)) * margins.free
+    names = [(group.layer, int(neuron)) for group in margins.groups for _ in group.products for neuron in group.at]
     for k in np.argsort(-owed)[: len(done) + 1]:
-        name = int(margins.layer[k]), int(margins.neuron[k])
+        name = names[k]
         if owed[k] > 0.0 and name not in done:
             return name
     return None
+
+
+def _form(margins: DualBound, c: Array, multipliers: Array, ball: float) -> Array:
+    """M, (size, size)."""
+    G = (margins.left.value.T * multipliers) @ margins.right.value
+    G[0] += c
+    squares = np.full(1 + margins.inputs, -ball)
+    squares[0] = ball
+    G[np.arange(len(squares)), np.arange(len(squares))] += squares
+    return np.asarray(-0.5 * (G + G.T))
+
+
+@np.errstate(all="ignore")  # of sizes that are next to nothing
+def _natural(margins: DualBound) -> Array:
+    """Multipliers to begin with, up to a common factor: one over the square of the size of a product's factors."""
+    found = [np.zeros(0)]
+    for group in margins.groups:
+        size = np.maximum(np.abs([(one.value + two.value)[:, 0] for one, two, _ in group.products]), _LEAST)
+        weights = np.where([[zero] for _, _, zero in group.products], 0.0, 1.0 / size**2)
+        if len(weights) > 3 and group.open is not None:  # two lines, two ends, and secants
+            one = group.open
+            steep = np.maximum(np.maximum(np.abs(one.beta), np.abs(one.alpha)), _LEAST)
+            main = 1.0 / steep / np.maximum(one.high - one.low, _LEAST)
+            between = np.minimum(main * main, 1e150)
+            gap, fan = 0.5 * np.abs(one.above_slope - one.below_slope), 0.5 * (one.beta - one.alpha)
+            ends = 2.0 * between * (gap * gap + fan * fan) + between / steep
+            weights = np.stack([between, np.sqrt(between), np.sqrt(between), ends, between])
+        found += list(weights)
+    return np.concatenate(found)
 
 
 class _Path:
@@ -170,18 +201,18 @@ class _Path:
 
     def __init__(self, margins: DualBound, row: Array, center: tuple[Array, float] | None = None) -> None:
         self.margins = margins
-        self.c, _ = margins.objective(row)
+        self.c = margins.objective(row).value[0]
         self.scale = float(np.linalg.norm(self.c)) or 1.0
         self.positive = np.append(~margins.free, True)
         self.count = margins.size + int(self.positive.sum())
-        natural = np.append(margins.weights, 0.0)
+        natural = np.append(_natural(margins), 0.0)
         self.price = np.where(self.positive & (natural > 0), _REGULAR / np.where(natural > 0, natural, 1.0), 0.0)
         self._features()
         self.center: tuple[Array, float] | None = None
         self.least, self.decrement, self.bound = -np.inf, np.inf, np.inf
         if center is not None and center[0].shape == natural.shape:
             self.x, self.mu = center
-            self.M = margins.form(self.c, self.x[:-1], float(self.x[-1]))
+            self.M = _form(margins, self.c, self.x[:-1], float(self.x[-1]))
             self.bound = self._value(self.M)[1]
         if not np.isfinite(self.bound):
             self._start(natural)
@@ -189,7 +220,7 @@ class _Path:
 
     def _features(self) -> None:
         """The factors without their constants, up to sign: each distinct one, and which one each factor is."""
-        tails = np.concatenate([self.margins.left, self.margins.right])[:, 1:]
+        tails = np.concatenate([self.margins.left.value, self.margins.right.value])[:, 1:]
         lead = tails[np.arange(len(tails)), (tails != 0.0).argmax(axis=1)]
         self.sign = np.where(lead < 0.0, -1.0, 1.0)
         self.rows, self.which = np.unique(tails * self.sign[:, None] + 0.0, axis=0, return_inverse=True)
@@ -207,9 +238,9 @@ class _Path:
 
     def _start(self, natural: Array) -> None:
         """The natural weights times the best factors, for them and for the ball, of a small grid."""
-        products = self.margins.form(0.0 * self.c, natural[:-1], 0.0)
-        ball = self.margins.form(0.0 * self.c, 0.0 * natural[:-1], 1.0)
-        row = self.margins.form(self.c, 0.0 * natural[:-1], 0.0)
+        products = _form(self.margins, 0.0 * self.c, natural[:-1], 0.0)
+        ball = _form(self.margins, 0.0 * self.c, 0.0 * natural[:-1], 1.0)
+        row = _form(self.margins, self.c, 0.0 * natural[:-1], 0.0)
         self.x, self.M, self.bound = natural, row, np.inf
         for factor in 8.0 * self.scale / self.count * 4.0 ** np.arange(-2.0, 4.0):
             for outer in self.scale * 4.0 ** np.arange(-3.0, 2.0):
@@ -261,7 +292,7 @@ class _Path:
 
     def _move(self, way: Array, fall: float, near: bool) -> bool:
         """Line search for a sufficient decrease, at most a share of the distance to any boundary."""
-        change = self.margins.form(0.0 * self.c, way[:-1], float(way[-1]))
+        change = _form(self.margins, 0.0 * self.c, way[:-1], float(way[-1]))
         down = self.positive & (way < 0)
         farthest = _SHARE * float((self.x[down] / -way[down]).min(initial=np.inf))
         length, (start, _) = min(1.0, farthest), self._merit(self.x, self.M)
@@ -315,7 +346,7 @@ class _Path:
         ll = G[first[:, None], first] * np.outer(plus, plus)
         rr = G[second[:, None], second] * np.outer(minus, minus)
         lr = G[first[:, None], second] * np.outer(plus, minus)
-        one, two = margins.left @ y, margins.right @ y
+        one, two = margins.left.value @ y, margins.right.value @ y
         inner = half @ inverse[:, :few]  # features·R⁻¹, for the inputs
         seen = (inner[first] * plus[:, None], inner[second] * minus[:, None])
         along = y[1 : 1 + few]  # the ball's form is the square of this, less one

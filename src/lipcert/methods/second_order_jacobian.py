@@ -15,7 +15,7 @@ import numpy as np
 
 from lipcert.errors import ProofFailed
 from lipcert.kernel.hints import Curved
-from lipcert.kernel.projection import projection
+from lipcert.kernel.row_bounds import first_factor
 from lipcert.kernel.second_order_jacobian import prove_second_order_jacobian
 from lipcert.kernel.sweep import proving
 from lipcert.methods.candidate import Candidate
@@ -147,12 +147,12 @@ class _Search:
 
     @staticmethod
     def of(network: Network, ball: Ball) -> _Search:
-        """The search for a network and a ball; inputs that the first layer does not see are projected out."""
-        fewer = projection(network)
-        target = network if fewer is None else fewer.network
+        """The search for a network and a ball."""
         values = network.preactivations(ball.center)[:-1]
-        neurons = [layer.neurons for layer in target.layers if layer.neurons is not None]
-        return _Search([dense(layer.weight) for layer in target.layers], neurons, list(values), float(ball.radius))
+        neurons = [layer.neurons for layer in network.layers if layer.neurons is not None]
+        first = first_factor(network.layers[0].weight)
+        weights = [first, *(dense(layer.weight) for layer in network.layers[1:])]
+        return _Search(weights, neurons, list(values), float(ball.radius))
 
     def descent(self, known: float) -> Iterator[tuple[Array, _Value]]:
         """Points of falling bounds."""

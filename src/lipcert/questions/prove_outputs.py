@@ -11,7 +11,7 @@ import numpy as np
 
 from lipcert.errors import InvalidInput, ProofFailed
 from lipcert.kernel.hints import BOTH, Enclosure, Linear
-from lipcert.kernel.outputs import OutputBounds, outputs_asked, outputs_hinted, projected
+from lipcert.kernel.outputs import OutputBounds, outputs_asked, outputs_hinted
 from lipcert.methods.auto import Auto
 from lipcert.methods.closed_form import ClosedForm
 from lipcert.methods.guide import MethodGuide
@@ -98,7 +98,7 @@ def prove_outputs_many(
 def _hinted(network: Network, region: Region, method: Method, enclosures: tuple[Enclosure, ...]) -> OutputBounds:
     """One region, with the multipliers of a method that optimises all layers together."""
     try:
-        candidate = method.solve(Problem(*projected(network, region), enclosures))
+        candidate = method.solve(Problem(network, region, enclosures))
     except np.linalg.LinAlgError as error:
         raise ProofFailed(f"{method} found no bound: {error}; weights may be too large or ill-scaled") from error
     if not candidate.sweeps:

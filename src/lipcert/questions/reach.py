@@ -129,17 +129,16 @@ class _Work:
         if self.values and network.depth > 1:
             with suited_to(max(network.sizes)), np.errstate(all="ignore"):
                 self._by_values(self.proofs[-1])
-        target, inner = self.proofs[-1].subject
-        if split is None or target.inputs > FEW_INPUTS or target.depth < 2:
+        if split is None or network.inputs > FEW_INPUTS or network.depth < 2:
             return
-        with suited_to(max(target.sizes)), np.errstate(all="ignore"):
-            values = partial(output_values, target)
-            lower = attained(target, inner, values, climbs=True)
-            n = target.outputs
+        with suited_to(max(network.sizes)), np.errstate(all="ignore"):
+            values = partial(output_values, network)
+            lower = attained(network, region, values, climbs=True)
+            n = network.outputs
             least = _ROUNDED * float(np.abs(lower).max()) + VANISHING
             scale = np.tile(np.maximum(lower[:n] + lower[n:], least), 2)
-            search = RowSearch(target, inner, values, lower, scale, _SIDE * split.tolerance)
-            with covering(OutputRows(target, inner, self.proofs[-1].sweeps), split.workers) as cover:
+            search = RowSearch(network, region, values, lower, scale, _SIDE * split.tolerance)
+            with covering(OutputRows(network, region, self.proofs[-1].sweeps), split.workers) as cover:
                 self.pieces = len(self.proofs) - 1, cover
                 search.run(cover, np.inf if split.pieces is None else split.pieces)
 

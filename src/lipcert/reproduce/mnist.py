@@ -12,9 +12,8 @@ from typing import Any, Final
 import numpy as np
 
 from lipcert import __version__
-from lipcert.kernel.projection import projection
-from lipcert.model.arrays import Array
-from lipcert.model.network import Network
+from lipcert.model.arrays import Array, dense
+from lipcert.model.network import Layer, Network
 from lipcert.model.regions import Ball
 from lipcert.published import Published, Trivial
 from lipcert.questions.attacks import attack
@@ -181,7 +180,10 @@ def local_bound(network: Network, ball: Ball, method: str) -> float:
     chosen = METHODS[method]()
     if not isinstance(chosen, Published):
         return certify(network, ball, chosen).bound
-    fewer = projection(network)
-    if fewer is None:
+    first, *others = network.layers
+    weight = dense(first.weight)
+    if weight.shape[1] < 1.5 * len(weight):
         return chosen.value(network, ball)
-    return chosen.value(fewer.network, fewer.image(ball))
+    rows, R = np.linalg.qr(weight.T)
+    fewer = Network((Layer(R.T, first.bias, first.neurons), *others))
+    return chosen.value(fewer, Ball(rows.T @ ball.center, ball.radius))
