@@ -97,9 +97,9 @@ def main() -> int:
     if given.cells:
         wanted = {tuple(map(int, cell.split("x"))) for cell in given.cells.split(",")}
         plan = replace(plan, cells=tuple(cell for cell in plan.cells if (cell.width, cell.layers) in wanted))
-    with tempfile.TemporaryDirectory() as scratch, timed() as clock:
+    with tempfile.TemporaryDirectory() as scratch, timed():
         store = Store((given.out or Path(scratch)) / "results.jsonl")
-        found = list(lines(plan, run(plan, store, clock.say, lambda _: None)))
+        found = list(lines(plan, run(plan, store)))
     wrong = 0
     for name in plan.methods:
         part = [line for line in found if line.method == name]

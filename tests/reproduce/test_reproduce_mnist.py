@@ -21,7 +21,7 @@ from lipcert.reproduce.documents import study_summary, write_study
 from lipcert.reproduce.mnist import PAPER_METHOD, Study, Work, best_radii, choose, failure_rate, local_bound, run
 from lipcert.reproduce.printed import PAPER_RADII
 from lipcert.reproduce.store import Store
-from lipcert.runtime.clock import silent
+from lipcert.runtime.clock import timed
 from networks import random_network
 
 SMALL = {
@@ -61,12 +61,12 @@ def few(digits: Images) -> Images:
 def trained(tmp_path_factory: pytest.TempPathFactory, digits: Images) -> tuple[Path, list[Classifier]]:
     pytest.importorskip("torch")
     out = tmp_path_factory.mktemp("trained")
-    return out, classifiers(out, digits, silent, SMALL)
+    return out, classifiers(out, digits, SMALL)
 
 
 @pytest.fixture(scope="module")
 def study(trained: tuple[Path, list[Classifier]], few: Images) -> Study:
-    work = Work(Store(trained[0] / "results.jsonl"), silent, POINTS, ("closed-form", "joint", PAPER_METHOD))
+    work = Work(Store(trained[0] / "results.jsonl"), POINTS, ("closed-form", "joint", PAPER_METHOD))
     with pytest.MonkeyPatch.context() as patch:  # few starts are enough for attacks on few images
         patch.setattr("lipcert.reproduce.mnist.attack", partial(lc.attack, restarts=3))
         return run(few, trained[1], work)
@@ -108,7 +108,8 @@ def test_training(digits: Images) -> None:
     pytest.importorskip("torch")
     told: list[str] = []
     quick = Recipe(batch=32, epochs=2, target=1.0)
-    plain = train(digits, quick, lambda text: told.append(text))
+    with timed(progress=told.append):
+        plain = train(digits, quick)
     assert plain.network.sizes == (64, 128, 128, 128, 10)
     assert plain.accuracy > 0.8
     assert plain.epochs == len(told) == 2
@@ -145,17 +146,17 @@ def test_classifiers_are_trained_once(
     assert min(one.accuracy for one in first) > 0.9
     calls: list[Recipe] = []
 
-    def refuse(images: Images, recipe: Recipe, report: Any) -> Any:
+    def refuse(images: Images, recipe: Recipe, name: str) -> Any:
         calls.append(recipe)
         raise lc.InvalidInput("trained again")
 
     monkeypatch.setattr(keeping, "train", refuse)
-    again = classifiers(out, digits, silent, SMALL)
+    again = classifiers(out, digits, SMALL)
     assert [one.network.digest for one in again] == [one.network.digest for one in first]
     assert [one.accuracy for one in again] == [one.accuracy for one in first]
     other = Images("digits", digits.train, digits.train)
     with pytest.raises(lc.InvalidInput, match="trained again"):
-        classifiers(out, other, silent, SMALL)
+        classifiers(out, other, SMALL)
     assert len(calls) == 1
 
 
@@ -224,7 +225,7 @@ def test_the_study_is_written_and_kept(
     assert all(row["paper_mean"] == "" for row in rows)  # these are no MNIST images
     assert [float(row["ratio"]) for row in radii if row["rule"] == "trivial"] == [1.0] * 4
     stored = (trained[0] / "results.jsonl").read_bytes()
-    work = Work(Store(trained[0] / "results.jsonl"), silent, POINTS, ("closed-form", "joint", PAPER_METHOD))
+    work = Work(Store(trained[0] / "results.jsonl"), POINTS, ("closed-form", "joint", PAPER_METHOD))
     again = run(few, trained[1], work)
     assert (trained[0] / "results.jsonl").read_bytes() == stored
     assert json.loads((trained[0] / "models.json").read_text())["baseline"]["epochs"] >= 1

@@ -22,7 +22,7 @@ from lipcert.importers import load
 from lipcert.importers.arrays import write_npz
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
-from lipcert.runtime.clock import Progress, silent
+from lipcert.runtime.clock import clock
 
 FILES: Final = {
     "train": ("train-images-idx3-ubyte", "train-labels-idx1-ubyte"),
@@ -145,17 +145,17 @@ class Classifier:
     name: str = ""
 
 
-def train(images: Images, recipe: Recipe, report: Progress = silent) -> Classifier:
-    """Train a classifier whose hidden layers have ELU neurons."""
+def train(images: Images, recipe: Recipe, name: str = "") -> Classifier:
+    """Train a classifier of that name whose hidden layers have ELU neurons."""
     if min(recipe.epochs, recipe.checks) < 1:
         raise InvalidInput(f"epochs and checks must be at least 1, got {recipe.epochs} and {recipe.checks}")
     torch = require_torch()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.seed)
-        return _train(torch, images, recipe, report)
+        return _train(torch, images, recipe, name)
 
 
-def _train(torch: Any, images: Images, recipe: Recipe, report: Progress) -> Classifier:
+def _train(torch: Any, images: Images, recipe: Recipe, name: str) -> Classifier:
     x, y = (torch.tensor(part) for part in images.train)
     x = x.float()
     linear = [torch.nn.Linear(*sizes) for sizes in itertools.pairwise((x.shape[1], *recipe.hidden, CLASSES))]
@@ -170,19 +170,18 @@ def _train(torch: Any, images: Images, recipe: Recipe, report: Progress) -> Clas
             optimiser.step()
             seen += 1
             if seen % every == 0 or seen == last:
-                found = _tested(linear, images, epoch)
+                found = _tested(linear, images, epoch, name)
                 if found.accuracy >= recipe.target:
-                    report(f"epoch {epoch}: {found.accuracy:.2%} of the test images are right")
                     return found
-        report(f"epoch {epoch} of at most {recipe.epochs}: {found.accuracy:.2%} of the test images are right")
+        clock().say(f"training {name}: {found.accuracy:.2%} right after epoch {epoch} of at most {recipe.epochs}")
     return found
 
 
-def _tested(linear: list[Any], images: Images, epoch: int) -> Classifier:
+def _tested(linear: list[Any], images: Images, epoch: int, name: str) -> Classifier:
     """The network as it is, with its share of test images that are classified as they should be."""
     weights, biases = ([getattr(one, name).detach().double().numpy() for one in linear] for name in ("weight", "bias"))
     network, (x, y) = Network.from_weights(weights, biases, "elu"), images.test
-    return Classifier(network, float(np.mean(network(x).argmax(axis=1) == y)), epoch)
+    return Classifier(network, float(np.mean(network(x).argmax(axis=1) == y)), epoch, name)
 
 
 def _loss(torch: Any, model: Any, x: Any, y: Any, penalty: float) -> Any:
@@ -213,9 +212,7 @@ enough, and a penalty of 1 would leave little to learn.
 """
 
 
-def classifiers(
-    folder: Path, images: Images, report: Progress, recipes: Mapping[str, Recipe] | None = None
-) -> list[Classifier]:
+def classifiers(folder: Path, images: Images, recipes: Mapping[str, Recipe] | None = None) -> list[Classifier]:
     """Both classifiers: from the folder if they were trained on these images by the same recipe, else trained now.
 
     They are saved as NAME.npz, which ``lipcert.load`` reads, and described in models.json.
@@ -227,7 +224,7 @@ def classifiers(
         about = {"images": images.digest, "recipe": {**asdict(recipe), "hidden": list(recipe.hidden)}}
         path, note = folder / f"{name}.npz", known.get(name, {})
         if not path.exists() or {key: note.get(key) for key in about} != about:
-            made = train(images, recipe, lambda text, name=name: report(f"mnist: training the {name} model, {text}"))  # type: ignore[misc]
+            made = train(images, recipe, name)
             write_npz(path, made.network, "elu")
             known[name] = note = {**about, "accuracy": made.accuracy, "epochs": made.epochs, "data": images.name}
             write_whole(ledger, json.dumps(known, indent=1) + "\n")

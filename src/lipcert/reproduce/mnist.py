@@ -23,7 +23,7 @@ from lipcert.questions.radius import certified_radius
 from lipcert.reproduce.classifiers import Classifier, Images
 from lipcert.reproduce.printed import PAPER_RADII
 from lipcert.reproduce.store import Key, Store
-from lipcert.runtime.clock import Progress
+from lipcert.runtime.clock import clock
 
 PAPER_METHOD: Final = "eclipse-gen-local-fast"
 BOUNDS: Final = ("closed-form", "scalar", "joint", PAPER_METHOD)
@@ -79,17 +79,16 @@ class Study:
 
 @dataclass(frozen=True, eq=False)
 class Work:
-    """Where answers are kept, whom to tell, and how much to do."""
+    """Where answers are kept, and how much to do."""
 
     store: Store
-    report: Progress
     points: int = 20
     methods: tuple[str, ...] = BOUNDS
 
     def kept(self, model: Classifier, key: Key, function: Callable[..., float], *arguments: Any) -> dict[str, float]:
         """The value that a function gives and its seconds, from the store if they are there."""
         about = (f"{name} {part}" for name, part in key.items() if name != "images")
-        self.report(f"mnist: {model.name}, {', '.join(about)}")
+        clock().say(f"mnist: {model.name}, {', '.join(about)}")
         key = {"study": "mnist", "network": model.network.digest, "lipcert": __version__, **key}
         found = self.store.find(key)
         if found is None:

@@ -88,38 +88,36 @@ def reproduce(
         "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} processors",
         "sections": _earlier(path),
     }
-    with timed(None, progress) as clock:
+    with timed(None, progress):
         for section in sections:
             write_whole(path, json.dumps(record, indent=1, ensure_ascii=False) + "\n")
             if images is not None and section == "mnist":
-                record["sections"][section] = _study(out, images, quick, methods, store, clock.say)
+                record["sections"][section] = _study(out, images, quick, methods, store)
             else:
                 plan = tables.Plan.of(section, quick=quick, methods=methods, timeout=limit)
-                record["sections"][section] = _table(out, plan, store, clock.say)
+                record["sections"][section] = _table(out, plan, store)
     record["finished"] = _now()
     record["sections"] = {name: record["sections"][name] for name in SECTIONS if name in record["sections"]}
     write_whole(path, json.dumps(record, indent=1, ensure_ascii=False) + "\n")
     return record
 
 
-def _table(out: Path, plan: tables.Plan, store: Store, report: Progress) -> dict[str, Any]:
+def _table(out: Path, plan: tables.Plan, store: Store) -> dict[str, Any]:
     found: list[tables.Line] = []
 
     def so_far(results: tables.Results) -> None:
         found[:] = tables.lines(plan, results)
         documents.write_table(out, plan, found)
 
-    tables.run(plan, store, report, so_far)
+    tables.run(plan, store, so_far)
     drawn = figures.draw_table(out / "figures", plan, found)
     return _section(STUDIES[plan.study].title, documents.table_summary(found), [plan.study], drawn)
 
 
-def _study(
-    out: Path, images: Images, quick: bool, methods: Sequence[str] | None, store: Store, report: Progress
-) -> dict[str, Any]:
-    models = classifiers(out, images, report)
+def _study(out: Path, images: Images, quick: bool, methods: Sequence[str] | None, store: Store) -> dict[str, Any]:
+    models = classifiers(out, images)
     names = tuple(name for name in mnist.BOUNDS if methods is None or name in methods)
-    study = mnist.run(images, models, mnist.Work(store, report, _QUICK_POINTS if quick else _POINTS, names))
+    study = mnist.run(images, models, mnist.Work(store, _QUICK_POINTS if quick else _POINTS, names))
     documents.write_study(out, study)
     drawn = figures.draw_study(out / "figures", study)
     return _section(documents.TITLE, documents.study_summary(study), ["mnist", "mnist_radii", "mnist_points"], drawn)

@@ -13,7 +13,7 @@ from lipcert.questions.names import OWN
 from lipcert.reproduce.cells import AUTODIFF, LOWER, REFERENCES, STUDIES, Cell, measure
 from lipcert.reproduce.printed import Printed, agrees, number, paper_table
 from lipcert.reproduce.store import Key, Store
-from lipcert.runtime.clock import Progress
+from lipcert.runtime.clock import clock
 
 Status = Literal["ok", "timeout", "does not apply", "failed", "not started", "not run"]
 _AUTO_SHARE: Final = 0.1
@@ -53,7 +53,7 @@ class Plan:
         return Plan(study, facts.quick_cells if quick else facts.cells, kept, timeout)
 
 
-def run(plan: Plan, store: Store, report: Progress, done: Callable[[Results], None]) -> Results:
+def run(plan: Plan, store: Store, done: Callable[[Results], None] = lambda _: None) -> Results:
     """Compute what the store does not hold, method by method; ``done`` is called after each method.
 
     A method that took too long on a network is not started on those that are wider and deeper.
@@ -62,7 +62,7 @@ def run(plan: Plan, store: Store, report: Progress, done: Callable[[Results], No
     for method in plan.methods:
         stopped: list[Cell] = []
         for position, cell in enumerate(plan.cells, 1):
-            report(f"{plan.study}: {method}, cell {position} of {len(plan.cells)}")
+            clock().say(f"{plan.study}: {method}, cell {position} of {len(plan.cells)}")
             smaller = next((other for other in stopped if other.within(cell)), None)
             if smaller is None:
                 result = _answer(plan, cell, method, store)

@@ -22,7 +22,7 @@ from lipcert.questions.answers import Answer, load_answer
 from lipcert.questions.sweep import SweepRow
 from lipcert.questions.tables import Cell, Table
 from lipcert.questions.verify import proved
-from lipcert.runtime.clock import Progress, silent
+from lipcert.runtime.clock import clock
 from lipcert.show import plots
 from lipcert.show.report.page import Block, Card, Figure, Section
 from lipcert.show.wording import (
@@ -96,12 +96,12 @@ class Examined:
         return Cell("yes" if self.proved else "no" if self.refuted else "not checked")
 
 
-def examine(paths: Sequence[Path], models: Mapping[str, Network], report: Progress = silent) -> list[Examined]:
+def examine(paths: Sequence[Path], models: Mapping[str, Network]) -> list[Examined]:
     """Read files with answers. Those about one of the named models are proved again, and bounds get a lower bound."""
     claims = [(path, load_answer(path)) for path in paths]
     found = []
     for number, (path, claim) in enumerate(claims, 1):
-        report(f"certificate {number} of {len(claims)}: {path.name}")
+        clock().say(f"certificate {number} of {len(claims)}: {path.name}")
         about = next(((name, network) for name, network in models.items() if _is_about(claim, network)), None)
         found.append(Examined(path, claim) if about is None else _checked(path, claim, *about))
     return found

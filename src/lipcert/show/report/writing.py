@@ -79,7 +79,7 @@ def write(
         raise InvalidInput("a model is of use for certificates only, and none is among the sources")
     sections: list[Section] = []
     with timed() as clock:
-        examined = examine(claims, known, clock.say)
+        examined = examine(claims, known)
         sections += answer_sections(examined, bool(known))
         for path in paths:
             clock.say(f"reading {path.name}")
