@@ -15,14 +15,12 @@ import numpy as np
 import pytest
 
 import lipcert as lc
-from lipcert.kernel.guide import View
 from lipcert.kernel.hints import BOTH
 from lipcert.kernel.piece_bounds import PieceBounds
 from lipcert.kernel.pieces import Pieces
 from lipcert.methods import descent
 from lipcert.methods.chain import Value
 from lipcert.methods.problem import Problem
-from lipcert.methods.stage import Stage
 from lipcert.model.arrays import Array
 from lipcert.model.regions import Region
 from lipcert.reproduce.cells import paper_center, paper_network
@@ -97,11 +95,12 @@ def interrupted(region: Region, method: lc.Auto | lc.Joint) -> lc.Certificate:
     return best
 
 
-def test_an_interrupt_in_scalar_brings_closed_form(monkeypatch: pytest.MonkeyPatch) -> None:
-    def choose(self: lc.Scalar, stage: Stage) -> Array:
-        raise KeyboardInterrupt
+def stop(*_: Any) -> Array:
+    raise KeyboardInterrupt
 
-    monkeypatch.setattr(lc.Scalar, "choose", choose)
+
+def test_an_interrupt_in_scalar_brings_closed_form(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lc.Scalar, "choose", stop)
     best = interrupted(BALL, lc.Auto())
     assert best.found_by == "ClosedForm"
     assert best.bound == lc.certify(paper_network(10, 20, "relu"), BALL, lc.ClosedForm()).bound
@@ -139,10 +138,7 @@ def test_an_interrupt_in_split_brings_the_pieces_so_far(monkeypatch: pytest.Monk
 
 
 def test_a_loop_of_questions_ends_at_an_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
-    def choose(self: lc.Scalar, stage: Stage) -> Array:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(lc.Scalar, "choose", choose)
+    monkeypatch.setattr(lc.Scalar, "choose", stop)
     network, balls = paper_network(10, 5, "relu"), [lc.Ball(paper_center(), radius) for radius in (0.1, 0.2, 0.3)]
     with pytest.raises(KeyboardInterrupt):
         [lc.certify(network, ball) for ball in balls]
@@ -198,10 +194,7 @@ def test_a_failing_split_does_not_lose_the_bound(monkeypatch: pytest.MonkeyPatch
 
 
 def test_an_interrupt_before_the_first_bound_is_an_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
-    def choose(self: lc.ClosedForm, view: View) -> Array:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(lc.ClosedForm, "choose_all", choose)
+    monkeypatch.setattr(lc.ClosedForm, "choose_all", stop)
     with pytest.raises(lc.Interrupted) as caught:
         lc.certify(paper_network(10, 5, "relu"))
     assert caught.value.best is None

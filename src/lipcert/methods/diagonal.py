@@ -70,9 +70,9 @@ class _Block:
         X = linalg.solve_triangular(factor, self.G.T, lower=True, check_finite=False)
         return top(symmetric(self.B + X.T @ X + (self.H * T) @ self.H.T))[0]
 
-    def factor(self, tau: float, T: Array) -> Array | None:
-        """Cholesky factor of F, or None where F is not positive definite."""
-        p = self.B.shape[0]
+    def factor(self, x: Array) -> Array | None:
+        """Cholesky factor of F at x = (τ, T), or None where F is not positive definite."""
+        p, tau, T = self.B.shape[0], x[0], x[1:]
         F = np.empty((self.order, self.order))
         F[:p, :p] = -self.B - (self.H * T) @ self.H.T
         F[:p, :p].flat[:: p + 1] += tau
@@ -112,34 +112,31 @@ def _follow(block: _Block, start: float, tolerance: float) -> Array:
     worth = block.objective(first)
     if not (np.isfinite(worth) and worth > 0):
         return first
-    T, tau, kappa = first.copy(), 1.2 * worth, block.order / (0.2 * worth)
+    x, kappa = np.append(1.2 * worth, first), block.order / (0.2 * worth)
     while True:
-        tau, T = _center(block, tau, T, kappa)
+        x = _center(block, x, kappa)
         if block.order / kappa <= tolerance * worth:
             break
         kappa *= 12.0
-    return T if block.objective(T) <= worth else first
+    return x[1:] if block.objective(x[1:]) <= worth else first
 
 
-def _center(block: _Block, tau: float, T: Array, kappa: float) -> tuple[float, Array]:
+def _center(block: _Block, x: Array, kappa: float) -> Array:
     """Newton's method to the minimiser for one κ."""
-    factor = block.factor(tau, T)
+    factor, decrement = block.factor(x), np.inf
     for _ in range(25):
-        if factor is None:
+        if factor is None or decrement < 0.25:
             break
         try:
             step, decrement = block.newton(factor, kappa)
-        except (np.linalg.LinAlgError, linalg.LinAlgError):
+        except np.linalg.LinAlgError:
             break
-        length = 1.0 if decrement < 0.25 else 1.0 / (1.0 + decrement)
         # the damped step is always feasible; try longer ones first
-        for trial in (1.0, 0.5, length):
-            ahead = block.factor(tau + trial * step[0], T + trial * step[1:])
+        for length in (1.0, 0.5, 1.0 if decrement < 0.25 else 1.0 / (1.0 + decrement)):
+            ahead = block.factor(x + length * step)
             if ahead is not None:
-                tau, T, factor = tau + trial * step[0], T + trial * step[1:], ahead
+                x, factor = x + length * step, ahead
                 break
         else:
             break
-        if decrement < 0.25:
-            break
-    return tau, T
+    return x
