@@ -108,6 +108,12 @@ PLANTED: dict[str, tuple[Rule, str, str, str]] = {
     "a suggestion that proves": (foreign, "suggest/lines.py", "from lipcert.kernel import step", "lipcert.kernel.step"),
     "a suggestion that searches": (foreign, "suggest/lines.py", "import lipcert.methods.auto", "lipcert.methods.auto"),
     "a suggestion for the model": (foreign, "model/arrays.py", "import lipcert.suggest.lines", "lipcert.suggest.lines"),
+    "what users hand in, with a model": (
+        foreign,
+        "arguments/numbers.py",
+        "import lipcert.model.arrays",
+        "model.arrays",
+    ),
     "a search, in the errors": (foreign, "errors.py", "from lipcert.runtime.limits import within", "runtime.limits"),
     "a search, by a string": (foreign, "kernel/hints.py", "WHERE = 'lipcert.methods.stage'", "lipcert.methods.stage"),
     "whatever is asked for": (foreign, "kernel/hints.py", "import importlib", "imports importlib"),

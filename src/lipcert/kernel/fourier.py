@@ -27,7 +27,7 @@ because the unitary Fourier transform of every s-th value adds up aliases with t
 
 Proof
 -----
-On the torus of :mod:`torus` the matrices of the recursion are Hermitian, one per frequency. E(A + iB) = [A -B; B A]
+The matrices of the recursion are Hermitian, one per frequency. E(A + iB) = [A -B; B A]
 makes real matrices of them; it keeps sums, products, adjoints and ≼. So with P̂ real and symmetric, E(P(ω)) ≼ P̂ is kept
 true from layer to layer by the steps that serve dense layers, with a stack of frequencies in the place of regions.
 

@@ -88,7 +88,7 @@ class Guide(Protocol):
 
     enclosures: tuple[Enclosure, ...]
     looks: ClassVar[bool] = True
-    """Whether it looks at slopes; if not, the view has them rounded outwards."""
+    """True if the guide reads view.alpha and view.beta as computed; otherwise it sees them rounded outwards."""
 
     def multipliers(self, view: View) -> Array:
         """T of what is kept of one layer, (count, k); zero where there is no suggestion."""

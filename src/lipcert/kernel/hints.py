@@ -1,4 +1,4 @@
-"""What a proof is told: data only, and whatever it says, what is proved from it holds."""
+"""Hints: untrusted numbers. Any values are safe; bad ones give loose bounds."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ their range: for a maximum it is 1.
 
     ‖W‖² ≤ max_j Σ_{B sees j} ‖W_B‖².
 
-A convolution has the norms of its symbols (:mod:`torus`), the largest over the frequencies.
+A convolution has the norms of its symbols (:mod:`lipcert.kernel.fourier`), the largest over the frequencies.
 
 Weights are known to some units only: that W is off by E adds at most ‖E‖‖Δz‖, which is ``lost``.
 """

@@ -1,4 +1,4 @@
-"""The sweep, proved: intervals, slopes, ellipsoids and the bound, in real arithmetic, for a stack of regions at once.
+"""The pass through the layers, proved: intervals, slopes, ellipsoids and the bound, for a stack of regions at once.
 
 P_0 = I, or D_h² for a start h
 for each layer:
@@ -104,7 +104,7 @@ def stacked(
 
 @dataclass(eq=False)
 class Sweep:
-    """One sweep; afterwards the lists hold what was proved of each hidden layer, with one row per region.
+    """One pass; afterwards the lists hold what was proved of each hidden layer, with one row per region.
 
     Attributes
     ----------

@@ -18,7 +18,7 @@ import numpy as np
 from lipcert.kernel.facts import LayerReport
 from lipcert.kernel.fourier import Torus, sparing, torus_of
 from lipcert.kernel.hints import Hints, Interval
-from lipcert.kernel.neuron_bounds import slope_bounds
+from lipcert.kernel.neuron_bounds import all_slopes
 from lipcert.methods.auto import Auto
 from lipcert.methods.candidate import Candidate
 from lipcert.methods.chain import STILL, level
@@ -28,7 +28,7 @@ from lipcert.methods.joint import Joint
 from lipcert.methods.method import Method
 from lipcert.methods.scalar import Scalar
 from lipcert.model.arrays import Array, dense
-from lipcert.model.network import Layer, Network
+from lipcert.model.network import Network
 from lipcert.runtime.clock import OutOfTime, clock
 
 _WORK = 6e9
@@ -443,7 +443,7 @@ class FourierSearch:
         if widest <= _NARROW or (rest and max(layer.size for layer in rest) > min(_TALLEST, widest - 1)):
             return None
         torus = sparing(torus)
-        slopes = [*torus.slopes, *(_slopes(layer) for layer in rest[:-1])]
+        slopes = [*torus.slopes, *(all_slopes(layer.neurons) for layer in rest[:-1] if layer.neurons is not None)]
         return FourierSearch(network, torus, tuple(slopes), FourierChain(network, torus, slopes))
 
     @property
@@ -570,10 +570,3 @@ class FourierSearch:
             nowhere = np.full(T.size, np.inf)
             reports.append(LayerReport(-nowhere, nowhere, alpha, beta, T, exponent))
         return Candidate(float(np.exp(done.log_bound)) * self.torus.gain, tuple(reports), (hints,), found_by=name)
-
-
-def _slopes(layer: Layer) -> Interval:
-    """The slope ranges of a dense layer over all of space."""
-    assert layer.neurons is not None
-    infinite = np.full(layer.size, np.inf)
-    return slope_bounds(layer.neurons, -infinite, infinite)
