@@ -226,7 +226,7 @@ def test_averages_and_quotients() -> None:
     weight, shift = rng.standard_normal((9, 4)), rng.standard_normal(3)
 
     def body(b: Any, x: Any) -> Any:
-        y = b.reshape(b.affine(x, weight, 0.1, (9,)), (3, 3))
+        y = b.view(b.affine(x, weight, 0.1, (9,)), lambda i: i.reshape(3, 3))
         return b.add(b.divide(b.mean(y, [1], False), np.array(7.0)), shift, -0.3)
 
     (layer,) = lower(built((4,), body)).network.layers

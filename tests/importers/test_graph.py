@@ -43,7 +43,8 @@ def _ops(graph: Graph) -> list[type]:
 def test_products_with_constants_are_scalings() -> None:
     def body(b: Any, x: Any) -> Any:
         both = b.concat([x, np.array([2.0, 3.0, 5.0])], 0)
-        return b.add(b.multiply(x, b.constant(np.array([4.0, 2.0, 1.0]))), b.view(both, lambda i: i[3:]))
+        turned = b.view(b.constant(np.array([1.0, 2.0, 4.0])), lambda i: i[::-1])
+        return b.add(b.multiply(x, turned), b.view(both, lambda i: i[3:]))
 
     network = lower(built((3,), body)).network
     assert network.sizes == (3, 3)
@@ -243,7 +244,7 @@ def test_sparse_and_dense_storage() -> None:
     def body(b: Any, x: Any) -> Any:
         kernel = np.random.default_rng(0).standard_normal((4, 2, 3, 3))
         y = b.activate(b.conv(x, kernel, None, Frame((3, 3), (1, 1), [(1, 1)] * 2, (1, 1))), "relu")
-        return b.matmul(b.reshape(y, (1, -1)), np.random.default_rng(1).standard_normal((4 * 81, 7)))
+        return b.matmul(b.view(y, lambda i: i.reshape(1, -1)), np.random.default_rng(1).standard_normal((4 * 81, 7)))
 
     graph = built((1, 2, 9, 9), body)
     network = lower(graph).network
@@ -329,7 +330,7 @@ def test_shapes_that_do_not_fit_are_offenders() -> None:
     wrong: Callable[[], Any]
     for name, wrong in {
         "a": lambda: build.add(build.input, np.ones((2, 2))),
-        "b": lambda: build.reshape(build.input, (4, 2)),
+        "b": lambda: build.view(build.input, lambda i: i.reshape(4, 2)),
         "c": lambda: build.matmul(build.input, np.ones((2, 2))),
         "d": lambda: build.divide(build.input, np.array([1.0, 0.0, 2.0])),
         "e": lambda: build.concat([build.input, np.ones((1, 1))], 0),

@@ -149,6 +149,8 @@ class Builder:
         """The tensor of x's elements at the given positions; ``fill`` where the position is -1."""
         if index.size == 0:
             raise Unsupported(f"the result has no elements (shape {index.shape})")
+        if isinstance(op := self.nodes[x.node].op, ops.Constant):
+            return self.constant(np.where(index < 0, fill, op.number[index]))
         flat = index.ravel()
         if flat.size == x.size and (flat == np.arange(x.size)).all():
             return Tensor(x.node, index.shape)
@@ -177,10 +179,6 @@ class Builder:
         except (ValueError, IndexError, TypeError, np.exceptions.AxisError) as error:
             raise Unsupported(f"its arguments do not fit an operand of shape {x.shape}: {error}") from None
         return self.pick(x, index)
-
-    def reshape(self, x: Tensor, shape: Sequence[int]) -> Tensor:
-        """The same elements in another shape; one entry may be -1."""
-        return self.view(x, lambda index: index.reshape(tuple(int(s) for s in shape)))
 
     def pad(self, x: Tensor, pads: win.Pads, fill: float = 0.0) -> Tensor:
         """Padding of the last axes; negative numbers crop."""

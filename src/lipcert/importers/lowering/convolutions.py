@@ -9,34 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from lipcert.importers.precise import PreciseMatrix
 from lipcert.model.arrays import Array
 from lipcert.model.convolution import Convolution
-
-
-@dataclass(frozen=True, eq=False)
-class _Entries:
-    """Entries of a matrix over images: channels and places at both ends, and all that is known of the numbers."""
-
-    outputs: Array
-    channels: Array
-    places: tuple[Array, ...]  # an array an axis
-    seen: tuple[Array, ...]
-    facts: Array  # (3, entries): all that is known of each number
-
-
-@dataclass(frozen=True)
-class _Window:
-    """How the windows lie along one axis."""
-
-    stride: int
-    first: int
-    dilation: int
-    count: int
 
 
 def recognised(
@@ -49,13 +27,10 @@ def recognised(
     before, after = _images(known), _images(shapes)
     if before is None or after is None or len(before[1]) != len(after[1]) or not matrix.rows.size:
         return None
-    here, there = np.divmod(matrix.rows, math.prod(after[1])), np.divmod(matrix.columns, math.prod(before[1]))
-    places, seen = (np.unravel_index(p, s) for p, s in ((here[1], after[1]), (there[1], before[1])))
-    entries = _Entries(here[0], there[0], places, seen, np.stack(matrix.values.parts))
-    plain = _convolution(entries, before, after, False)
+    plain = _convolution(matrix, before, after, False)
     if plain is not None and _narrow(plain):
         return plain
-    found = [plain, _convolution(entries, before, after, True)]
+    found = [plain, _convolution(matrix, before, after, True)]
     return min((one for one in found if one is not None), key=lambda one: math.prod(one.window), default=None)
 
 
@@ -77,39 +52,43 @@ def _images(shapes: Sequence[tuple[int, ...]]) -> tuple[int, tuple[int, ...]] | 
 
 
 def _convolution(
-    entries: _Entries, before: tuple[int, tuple[int, ...]], after: tuple[int, tuple[int, ...]], circular: bool
+    matrix: PreciseMatrix, before: tuple[int, tuple[int, ...]], after: tuple[int, tuple[int, ...]], circular: bool
 ) -> Convolution | None:
-    """The convolution with these entries and no others, or None."""
-    windows, taps = [], []
-    for axis, (n, m) in enumerate(zip(before[1], after[1], strict=True)):
+    """The convolution with the entries of the matrix and no others, or None."""
+    (outputs, here), (channels, there) = (
+        np.divmod(index, math.prod(end[1])) for index, end in ((matrix.rows, after), (matrix.columns, before))
+    )
+    facts = np.stack(matrix.values.parts)  # all that is known of each number
+    strides, dilations, window, pads, taps = [], [], [], [], []
+    axes = zip(np.unravel_index(here, after[1]), np.unravel_index(there, before[1]), before[1], after[1], strict=True)
+    for places, seen, n, m in axes:
         if circular and n % m:
             return None
-        stride = n // m if circular else _stride(entries.places[axis], entries.seen[axis])
-        offset = entries.seen[axis] - stride * entries.places[axis]
+        stride = n // m if circular else _stride(places, seen)
+        offset = seen - stride * places
         if circular:
             offset = (offset + (n - 1) // 2) % n - (n - 1) // 2
         first = min(int(offset.min()), 0)
         dilation = int(np.gcd.reduce(offset - first)) or 1
-        windows.append(_Window(stride, first, dilation, (int(offset.max()) - first) // dilation + 1))
+        reach = int(offset.max()) - first  # from the first to the last place of a window
+        if circular and reach >= n:
+            return None
+        strides.append(stride)
+        dilations.append(dilation)
+        window.append(reach // dilation + 1)
+        pads.append((-first, max(reach + stride * (m - 1) + first + 1 - n, 0)))
         taps.append((offset - first) // dilation)
-    window = tuple(one.count for one in windows)
-    if math.prod(window) * after[0] * before[0] > 16 * entries.facts.shape[1]:  # far from filled: no kernel
+    shape = (after[0], before[0], *window)
+    if math.prod(shape) > 16 * facts.shape[1]:  # far from filled: no kernel
         return None
-    where = np.ravel_multi_index((entries.outputs, entries.channels, *taps), (after[0], before[0], *window))
-    kernel_facts = np.zeros((3, after[0] * before[0] * math.prod(window)))
-    kernel_facts[:, where] = entries.facts
-    if not np.array_equal(kernel_facts[:, where], entries.facts):
+    where = np.ravel_multi_index((outputs, channels, *taps), shape)
+    kernel_facts = np.zeros((3, math.prod(shape)))
+    kernel_facts[:, where] = facts
+    if not np.array_equal(kernel_facts[:, where], facts):
         return None
-    kernel = kernel_facts[0].reshape(after[0], before[0], *window)
-    ends = [
-        (w.count - 1) * w.dilation + w.stride * (m - 1) + w.first + 1 for w, m in zip(windows, after[1], strict=True)
-    ]
-    pads = [(-w.first, max(end - n, 0)) for w, end, n in zip(windows, ends, before[1], strict=True)]
-    strides, dilations = [w.stride for w in windows], [w.dilation for w in windows]
-    if circular and any(w.dilation * (w.count - 1) >= n for w, n in zip(windows, before[1], strict=True)):
-        return None
+    kernel = kernel_facts[0].reshape(shape)
     found = Convolution.of(kernel, before[1], strides, pads, dilations, circular=circular)
-    if found.places != after[1] or _count(found) != entries.facts.shape[1]:
+    if found.places != after[1] or _count(found) != facts.shape[1]:
         return None
     groups = _groups((kernel != 0.0).any(axis=tuple(range(2, kernel.ndim))))
     if groups == 1:
