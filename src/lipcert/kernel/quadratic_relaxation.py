@@ -228,10 +228,10 @@ class QuadraticRelaxation:
             B = raised(activate(A[None], low[None], high[None], T[None], signed=True).P[0], bends[index])
         return B, float(np.maximum(largest_eigenvalue_above(congruence(B, self.first.T)), 0.0))
 
-    def show_negative(self, row: Array, told: Sequence[ParabolaHints | SecondOrderHints]) -> bool:
+    def show_negative(self, row: Array, hints: Sequence[ParabolaHints | SecondOrderHints]) -> bool:
         """Whether one of the hints proves that row·v_N is negative all over the ball."""
         try:
-            return any(self.above(hints) < 0.0 for hints in told if np.array_equal(hints.row, row))
+            return any(self.above(one) < 0.0 for one in hints if np.array_equal(one.row, row))
         except (ProofFailed, np.linalg.LinAlgError):
             return False
 
@@ -239,9 +239,9 @@ class QuadraticRelaxation:
         """At least max of row·d + ½(Wd)ᵀB(Wd) over ‖d‖ ≤ radius; ``most`` is at least λmax(WᵀBW)."""
         if not B.any():
             return float(up(self.radius * norm_above(row)))
-        weight, some = self.network.layers[0].weight, np.flatnonzero(B)
+        weight = self.network.layers[0].weight
         if B.ndim == 1:
-            weight, B = weight[some], B[some]
+            weight, B = weight[np.flatnonzero(B)], B[B != 0.0]
         return form_over_ball(row, weight, B, self.radius, most, mu, solved(weight, B, row, mu))
 
 

@@ -1,8 +1,8 @@
-"""Parabolas near the slope of an activation on an interval, and how far the two are apart; proved.
+"""How far the slope of an activation, and the activation itself, are from polynomials on an interval; proved.
 
-The interval is cut into cells. On a cell φ' is at most (b - a)·width/4 from its chord where a ≤ φ'' ≤ b, and on one
-side of it where φ'' is monotone; a polynomial is a known distance from its own chord. Where φ' jumps, or nothing is
-known of φ'', the range of φ' on the cell serves.
+The polynomials are parabolas for φ' and cubics for φ. The interval is cut into cells. On a cell φ' is at most
+(b - a)·width/4 from its chord where a ≤ φ'' ≤ b, and on one side of it where φ'' is monotone; a polynomial is a known
+distance from its own chord. Where φ' jumps, or nothing is known of φ'', the range of φ' on the cell serves.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Bounds of a row of the outputs over a ball: what quadratic relaxation, second order and value functions share."""
+"""What quadratic relaxation and the dual bound share: bounds of a row of the outputs over a ball."""
 
 from __future__ import annotations
 
