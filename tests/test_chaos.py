@@ -555,7 +555,7 @@ def test_a_guide_that_writes_into_its_view(name: str, monkeypatch: pytest.Monkey
     assert harmless("closed form")
 
 
-@pytest.mark.parametrize("name", ["lower", "upper", "low", "high", "hints", "ceiling"])
+@pytest.mark.parametrize("name", ["lower", "upper", "low", "high", "hints"])
 def test_a_search_that_writes_into_a_piece(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     honest = split._Search.cuts
 
