@@ -93,8 +93,8 @@ def generous_stretch(patch: pytest.MonkeyPatch) -> None:
 
 def scaled_twice(patch: pytest.MonkeyPatch) -> None:
     """The units of the inputs are taken into the weights once too often."""
-    old = sys.modules["lipcert.kernel.units"]._columns_times
-    everywhere(patch, "_columns_times", lambda weight, units: old(old(weight, units), units))
+    old = sys.modules["lipcert.kernel.units"].columns_times
+    everywhere(patch, "columns_times", lambda weight, units: old(old(weight, units), units))
 
 
 @pytest.mark.parametrize(

@@ -17,16 +17,11 @@ TRUSTED = [
     *(SOURCE / "questions" / f"{name}.py" for name in ("reach", "radius", "sensitivity")),
 ]
 SUGGESTIONS = {
-    "outputs._stays_positive": "which caps are worth a try",
-    "outputs.stay_positive": "which pair is tried first",
-    "dual_bound._ends": "where a search begins",
-    "dual_bound._kink": "where a search begins",
-    "dual_bound._lines": "where a search begins",
     "near.squared": "a product of sizes adds more than what underflows",
-    "reach.contains": "says itself that it is as good as floating point",
     "step.multipliers": "the multipliers that were used, as a hint",
     "fourier._portions": "how many frequencies go together",
     "fourier._step": "the square of a number of neurons",
+    "row_bounds.first_factor": "the square of a number of rows",
     "sweep.stacked": "how many regions go together",
 }
 """Functions in which squares are no part of a proof, and what they are."""
