@@ -28,6 +28,7 @@ from lipcert.model.regions import Ball
 from lipcert.questions import verify as questions
 from lipcert.questions.prove_outputs import prove_outputs
 from networks import NAMED_ROWS, named, random_network, spread
+from second_opinion import refused
 
 POINT = np.array([0.3, -0.2, 0.9])
 SPLIT = lc.Split(lc.ClosedForm(), np.inf, 1e-3, pieces=8)
@@ -63,14 +64,6 @@ def test_a_radius_of_zero_says_nothing() -> None:
     label = int(np.argmin(network(POINT)))
     found = lc.certified_radius(network, POINT, label)
     assert lc.verify(network, found, exact=True) == 0.0
-
-
-def refused(network: Network, claim: CertifiedRadius) -> bool:
-    try:
-        lc.verify(network, claim, exact=True)
-    except ProofFailed:
-        return True
-    return False
 
 
 def proof_of(found: CertifiedRadius) -> RadiusProof:

@@ -262,14 +262,14 @@ def inputs_of(region: Region, count: int, units: Array | None = None) -> Inputs 
     return Inputs(center, *ends, radius, None if same else upper(scale), region.norm.name == "l1")
 
 
-def fewer(model: Model, inputs: Inputs, worth: float = 1.0) -> tuple[Model, Inputs, arb]:
+def fewer(model: Model, inputs: Inputs) -> tuple[Model, Inputs, arb]:
     """A model and its inputs, and a number, with f(x) = model(Q x), Q x among these inputs, and ‖Q‖ at most the number.
 
-    It is on fewer inputs where the first layer W has more than ``worth`` inputs a neuron: a square matrix R, any that
-    has an inverse, takes its place, and Q is R⁻¹W, W in its balls. The ball counts, not the box that cuts it.
+    It is on fewer inputs where the first layer W has more inputs than neurons: a square matrix R, any that has an
+    inverse, takes its place, and Q is R⁻¹W, W in its balls. The ball counts, not the box that cuts it.
     """
     W = floats(model[0].weight)
-    factors = triangular_factor(W) if inputs.plain and W.shape[1] > worth * len(W) else None
+    factors = triangular_factor(W) if inputs.plain and W.shape[1] > len(W) else None
     if factors is None:
         return model, inputs, arb(1)
     R = balls(factors[0])
