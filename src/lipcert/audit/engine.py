@@ -146,10 +146,6 @@ class Lines:
                 found[:, k] = (-view.top(-1, -down[k]), view.top(1, up[k]), -view.top(-1, arb(0)), view.top(1, arb(0)))
         self.low, self.high, self.floor, self.roof = found
 
-    @property
-    def balls(self) -> Balls:
-        return hull(self.floor, self.roof)
-
 
 def suggested_lines(layer: Layer, interval: Interval, slopes: Interval, least_area: bool = True) -> Interval:
     """Slopes for the lower and the upper lines of a layer, for neurons with an open slope; any would do.

@@ -14,7 +14,6 @@ from lipcert.audit.balls import (
     balls,
     dot,
     floats,
-    hull,
     image,
     known_smaller,
     larger,
@@ -161,11 +160,6 @@ class Inputs:
         units = balls(np.ones(len(self.center))) if self.units is None else self.units
         longest = largest(upper(units if start is None else units / start))
         return smaller(corner, (self.radius * longest).upper())
-
-    @property
-    def balls(self) -> Balls:
-        """The box."""
-        return hull(self.lower, self.upper)
 
     def _gaps(self) -> Balls:
         """At most how far the box is from the centre along each axis, in units."""

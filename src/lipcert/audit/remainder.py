@@ -8,47 +8,67 @@ from itertools import pairwise
 
 from flint import arb, arb_poly, arb_series, ctx
 
-from lipcert.definitions.functions import Function, View, least, most
+from lipcert.definitions.functions import Formula, Function, View, least, most
 
 Wanted = tuple[int, arb, Sequence[arb]]
 _SHARES, _SHRINK = 60, 0.8
 """Cells on each side of a point, and how the distances of their ends shrink towards it."""
+_HALVINGS = 16
 _FAR = 2**20
 """A side is cut into cells if it is so many times longer than the point is uncertain."""
 
 
-def remainder(view: View, about: arb, wanted: Sequence[Wanted], cells: int = 1) -> list[tuple[arb, arb]]:
+def remainder(
+    view: View, about: arb, wanted: Sequence[Wanted], cells: int = 1, sharp: bool = False
+) -> list[tuple[arb, arb]]:
     """Numbers between which scale·φ(v) - p(v - about) lies on the interval, for each (0, scale, coefficients of p).
 
     With (1, …) the same of φ'. On a cell of half width w around m the difference is a series Σ g_k (v - m)^k whose last
     coefficient is one of all of the cell; its quadratic part is largest at an end or at its vertex, and the other terms
-    are at most |g_k| w^k.
+    are at most |g_k| w^k. If it has to be ``sharp``, cells where these terms matter are halved.
     """
     if not view.arcs:
         return [(arb.neg_inf(), arb.pos_inf())] * len(wanted)
-    count, cap = max(3, *(len(p) for *_, p in wanted)), ctx.cap
-    found: list[tuple[list[arb], list[arb]]] = [([], []) for _ in wanted]
+    todo, found, inner = [], [], list[list[arb]]()
+    for arc in view.arcs:
+        width = arc.stop - arc.start
+        share = max(1, math.ceil(cells * float(width / (view.high - view.low)))) if view.low < view.high else 1
+        marks = [arc.start + width * k / share for k in range(share + 1)]
+        todo += [(arc.formula, *ends) for ends in pairwise(marks)]
+    for left in range(_HALVINGS if sharp else 0, -1, -1):
+        seen = [(cell, _on_cell(*cell, about, wanted)) for cell in todo]
+        inner += [[end - 2 * rest for end, rest in ends] for _, ends in seen]
+        reached = [most([x.lower() for x in column]) for column in zip(*inner, strict=True)]
+        todo = []
+        for (formula, one, two), ends in seen:
+            if left and any(end > x + abs(x) * arb(2) ** -45 for (end, _), x in zip(ends, reached, strict=True)):
+                middle = ((one + two) / 2).mid()
+                todo += [(formula, one, middle), (formula, middle, two)]
+            else:
+                found.append([end for end, _ in ends])
+    tops = [most(list(column)) for column in zip(*found, strict=True)]
+    return [(-below, above) for below, above in zip(tops[::2], tops[1::2], strict=True)]
+
+
+def _on_cell(formula: Formula, one: arb, two: arb, about: arb, wanted: Sequence[Wanted]) -> list[tuple[arb, arb]]:
+    """At least the negative and the value of each difference on a cell, and what the terms of higher order add."""
+    count, cap, found = max(3, *(len(p) for *_, p in wanted)), ctx.cap, list[tuple[arb, arb]]()
+    m = ((one + two) / 2).mid()
+    w = most([(two - m).upper(), (m - one).upper()])
     ctx.cap = count + 2
     try:
-        for arc in view.arcs:
-            width = arc.stop - arc.start
-            share = max(1, math.ceil(cells * float(width / (view.high - view.low)))) if view.low < view.high else 1
-            for one, two in pairwise([arc.start + width * k / share for k in range(share + 1)]):
-                m = ((one + two) / 2).mid()
-                w = most([(two - m).upper(), (m - one).upper()])
-                here, there = (arb_poly(arc.formula(arb_series([x, 1])).coeffs()) for x in (m, one.union(two)))
-                shift, series = arb_poly([m - about, 1]), (here, here.derivative())
-                tails = there[count], (count + 1) * there[count + 1]
-                for (order, scale, p), (low, high) in zip(wanted, found, strict=True):
-                    g, rest = scale * series[order] - arb_poly(list(p))(shift), abs(scale * tails[order]) * w
-                    for k in range(count - 1, 2, -1):
-                        rest = (rest + abs(g[k])) * w
-                    rest = rest * w * w
-                    low.append((-_peak(-g[0], -g[1], -g[2], w) - rest).lower())
-                    high.append((_peak(g[0], g[1], g[2], w) + rest).upper())
+        here, there = (arb_poly(formula(arb_series([x, 1])).coeffs()) for x in (m, one.union(two)))
     finally:
         ctx.cap = cap
-    return [(least(low), most(high)) for low, high in found]
+    shift, series = arb_poly([m - about, 1]), (here, here.derivative())
+    tails = there[count], (count + 1) * there[count + 1]
+    for order, scale, p in wanted:
+        g, rest = scale * series[order] - arb_poly(list(p))(shift), abs(scale * tails[order]) * w
+        for k in range(count - 1, 2, -1):
+            rest = (rest + abs(g[k])) * w
+        rest = (rest * w * w).upper()
+        found += [((_peak(s * g[0], s * g[1], s * g[2], w) + rest).upper(), rest) for s in (-1, 1)]
+    return found
 
 
 def _peak(a: arb, b: arb, c: arb, w: arb) -> arb:

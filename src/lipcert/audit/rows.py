@@ -50,7 +50,7 @@ from lipcert.model.arrays import Array
 _LARGEST = 400
 _CLOSE = 1e-3
 """An end of an interval is moved out to this share of the other one: dual bounds were searched for that."""
-_CELLS = 32
+_CELLS = 8
 """Cells that the interval of a curved neuron is cut into."""
 
 
@@ -127,7 +127,7 @@ def by_parabolas(place: Place, spreads: Sequence[Balls], hints: Any) -> arb:
             else:  # |(v - c)² - (v - ĉ)²| ≤ (2|v - ĉ| + e)e where |c - ĉ| ≤ e
                 far = larger(abs(view.low - c).upper(), abs(view.high - c).upper())
                 told = [g[k] * c, g[k], bends[k] / 2]
-                ((_, height),) = remainder(view, c, [(0, row[k], told)], _CELLS)
+                ((_, height),) = remainder(view, c, [(0, row[k], told)], _CELLS, sharp=True)
                 total += height + abs(bends[k]) * (2 * far + error) * error / 2
         total += (g * layer.bias).sum()
         every.insert(0, bends)
@@ -390,5 +390,5 @@ def _fit_error(f: Function, center: arb, error: arb, far: arb, sigma: arb, tau: 
     """At least |φ'(c + Δ) - σ - τΔ - ½ψΔ²| for |Δ| ≤ far and |c - center| ≤ error."""
     extent = (far + error).upper()
     view = f.on((center - extent).lower(), (center + extent).upper())
-    ((low, high),) = remainder(view, center, [(1, arb(1), [sigma, tau, psi / 2])], _CELLS)
+    ((low, high),) = remainder(view, center, [(1, arb(1), [sigma, tau, psi / 2])], _CELLS, sharp=True)
     return (larger(-low, high) + (abs(tau) + abs(psi) * (extent + error)) * error).upper()
