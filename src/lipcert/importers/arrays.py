@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from lipcert.errors import InvalidInput, UnreadableModel
+from lipcert.files import networks
 from lipcert.files.whole import write_whole
 from lipcert.importers.mat import NewerFormat, variables
 from lipcert.importers.untrusted import check_archive, few
@@ -31,8 +32,13 @@ _MATLAB = {"poslin": "relu", "logsig": "sigmoid", "tansig": "tanh", "purelin": "
 
 
 def read_npz(path: Path, activation: Any = None) -> Network:
-    """The network stored as W1, b1, W2, b2, … in an .npz file."""
-    return _numbered(path, stored(path), activation)
+    """The network stored as W1, b1, W2, b2, … in an .npz file, or by ``Network.save``."""
+    arrays = stored(path)
+    if "format" not in arrays:
+        return _numbered(path, arrays, activation)
+    if activation is not None:
+        raise InvalidInput(f"activation has no meaning here: {path} says which activations it has")
+    return networks.built(path, arrays)
 
 
 def _numbered(path: Path, arrays: Mapping[str, Any], activation: Any) -> Network:
