@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -65,6 +66,19 @@ def plain(rng: np.random.Generator, sizes: tuple[int, ...], activation: Any = "r
     return lc.Network.from_weights(weights, [0.5 * rng.standard_normal(len(w)) for w in weights], activation)
 
 
+def sizes(rng: np.random.Generator, width: int = 4, depth: int = 3, outputs: int = 3) -> tuple[int, ...]:
+    """One to three inputs, a few narrow layers, a few outputs."""
+    inputs = int(rng.integers(1, 4))
+    hidden = rng.integers(1, width + 1, int(rng.integers(1, depth + 1)))
+    return (inputs, *hidden.tolist(), int(rng.integers(1, outputs + 1)))
+
+
+def like(network: lc.Network, weights: Sequence[Any], biases: Sequence[Any] | None = None) -> lc.Network:
+    """Other weights, and perhaps biases, with the activations of a network."""
+    biases = [layer.bias for layer in network.layers] if biases is None else biases
+    return lc.Network.from_weights(weights, biases, [layer.neurons for layer in network.layers[:-1]])
+
+
 def rescaled(network: lc.Network, rng: np.random.Generator, most: int = 500) -> lc.Network:
     """The same function, for neurons with φ(sv) = sφ(v), in other units per neuron or layer: powers of two."""
     weights = [dense(layer.weight).copy() for layer in network.layers]
@@ -76,24 +90,16 @@ def rescaled(network: lc.Network, rng: np.random.Generator, most: int = 500) -> 
             continue
         size = len(weights[k])
         power = rng.integers(-most, most, size) if rng.random() < 0.5 else np.full(size, rng.integers(-most, most))
-        up, bias, down = (
-            np.ldexp(weights[k], power[:, None]),
-            np.ldexp(biases[k], power),
-            np.ldexp(weights[k + 1], -power),
-        )
+        up, bias = np.ldexp(weights[k], power[:, None]), np.ldexp(biases[k], power)
+        down = np.ldexp(weights[k + 1], -power)
         if all(np.isfinite(part).all() for part in (up, bias, down)):
             weights[k], biases[k], weights[k + 1] = up, bias, down
-    rows = [layer.neurons for layer in network.layers[:-1]]
-    return lc.Network.from_weights(weights, biases, rows)
+    return like(network, weights, biases)
 
 
 def sparsely(network: lc.Network) -> lc.Network:
     """The same network with sparse weights."""
-    return lc.Network.from_weights(
-        [sparse.csr_array(layer.weight) for layer in network.layers],
-        [layer.bias for layer in network.layers],
-        [layer.neurons for layer in network.layers[:-1]],
-    )
+    return like(network, [sparse.csr_array(layer.weight) for layer in network.layers])
 
 
 def tilted(rng: np.random.Generator) -> float:

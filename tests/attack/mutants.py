@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import lipcert as lc
-from attack.draw import extreme, leaky, plain, region, rescaled, some
+from attack.draw import extreme, leaky, plain, region, rescaled, sizes, some
 from attack.log import Log
 from attack.points import steepest
 from lipcert.answers.certificate import Certificate
@@ -27,7 +27,8 @@ _HOW = (
 
 def mutants(rng: np.random.Generator, log: Log) -> None:
     """One certificate, several mutants of it."""
-    net = plain(rng, _sizes(rng), some(rng, "relu", "tanh", leaky(-0.5), "elu", "silu", "hardtanh", "sin", "identity"))
+    size = sizes(rng, 5, outputs=2)
+    net = plain(rng, size, some(rng, "relu", "tanh", leaky(-0.5), "elu", "silu", "hardtanh", "sin", "identity"))
     net = rescaled(net, rng, 100) if rng.random() < 0.3 else net
     where = lc.Everywhere() if rng.random() < 0.1 else region(rng, net.inputs)
     how = _HOW[int(rng.integers(3))] if not where.bounded else some(rng, *_HOW)
@@ -49,14 +50,6 @@ def mutants(rng: np.random.Generator, log: Log) -> None:
 def _elsewhere(rng: np.random.Generator, net: lc.Network, cert: Certificate) -> Any:
     """What is attained where a mutant speaks of another region; nothing is known of other parts."""
     return steepest(net, cert.region, rng, 8) if cert.part == Part((0, net.depth)) else None
-
-
-def _sizes(rng: np.random.Generator) -> tuple[int, ...]:
-    return (
-        int(rng.integers(1, 4)),
-        *(int(n) for n in rng.integers(1, 6, int(rng.integers(1, 4)))),
-        int(rng.integers(1, 3)),
-    )
 
 
 def _shaken(rng: np.random.Generator, array: Array) -> Array:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from flint import arb, fmpq
 
-from attack.draw import extreme, leaky, method, plain, region, rescaled, some, sparsely, tilted
+from attack.draw import extreme, leaky, method, plain, region, rescaled, sizes, some, sparsely, tilted
 from attack.log import Log, decimal
 from attack.points import candidates, fractions, inside
 from attack.truth import Model, Witness, jacobian, length, rough
@@ -85,9 +85,8 @@ def _some(rng: np.random.Generator, size: int) -> list[int] | None:
 
 
 def _drawn(rng: np.random.Generator) -> tuple[Network, Region]:
-    d = int(rng.integers(1, 4))
     row = some(rng, "relu", "tanh", "silu", leaky(tilted(rng)), "hardtanh", "sin", "elu")
-    net = plain(rng, (d, *(int(n) for n in rng.integers(1, 5, int(rng.integers(1, 4)))), int(rng.integers(1, 4))), row)
+    net = plain(rng, sizes(rng), row)
     net = sparsely(net) if rng.random() < 0.1 else net
     net = rescaled(net, rng, int(some(rng, 100, 600))) if rng.random() < 0.6 else net
-    return net, region(rng, d, float(some(rng, 1.0, 1.0, 1.0, extreme(rng, -600, 200))))
+    return net, region(rng, net.inputs, float(some(rng, 1.0, 1.0, 1.0, extreme(rng, -600, 200))))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 import lipcert as lc
-from attack.draw import extreme, leaky, method, plain, region, rescaled, some, tilted
+from attack.draw import extreme, leaky, like, method, plain, region, rescaled, sizes, some, tilted
 from attack.log import Log
 from attack.points import steepest
 from lipcert.model.arrays import Array
@@ -20,28 +20,17 @@ def scales(rng: np.random.Generator, log: Log) -> None:
     log.certified(method(rng), witness, again=None, net=net, region=where)
 
 
-def _sizes(rng: np.random.Generator) -> tuple[int, ...]:
-    return (
-        int(rng.integers(1, 4)),
-        *(int(n) for n in rng.integers(1, 5, int(rng.integers(1, 4)))),
-        int(rng.integers(1, 4)),
-    )
-
-
 def _rescaled(rng: np.random.Generator) -> tuple[Network, Region]:
     """A natural network in other units inside, and at its two ends."""
-    sizes = _sizes(rng)
-    net = rescaled(plain(rng, sizes, some(rng, "relu", leaky(tilted(rng)))), rng, int(some(rng, 60, 300, 540, 1000)))
+    net = plain(rng, sizes(rng), some(rng, "relu", leaky(tilted(rng))))
+    net = rescaled(net, rng, int(some(rng, 60, 300, 540, 1000)))
     size = float(np.ldexp(1.0, int(some(rng, 0, 0, rng.integers(-540, 500), rng.integers(-1060, 1000)))))
     with np.errstate(over="ignore"):
         first = np.array(net.layers[0].weight) / size
     if not np.isfinite(first).all():
-        return net, region(rng, sizes[0])
+        return net, region(rng, net.inputs)
     weights = [first, *(layer.weight for layer in net.layers[1:])]
-    other = lc.Network.from_weights(
-        weights, [layer.bias for layer in net.layers], [layer.neurons for layer in net.layers[:-1]]
-    )
-    return other, region(rng, sizes[0], size)
+    return like(net, weights), region(rng, net.inputs, size)
 
 
 def _scalar(rng: np.random.Generator) -> tuple[Network, Region]:
@@ -62,8 +51,7 @@ def _scalar(rng: np.random.Generator) -> tuple[Network, Region]:
 
 def _scattered(rng: np.random.Generator) -> tuple[Network, Region]:
     """Entries of natural size with some extreme ones among them."""
-    sizes = _sizes(rng)
-    net = plain(rng, sizes, some(rng, "relu", "tanh", leaky(tilted(rng)), "identity"))
+    net = plain(rng, sizes(rng), some(rng, "relu", "tanh", leaky(tilted(rng)), "identity"))
     weights: list[Array] = []
     biases: list[Array] = []
     for layer in net.layers:
@@ -71,6 +59,5 @@ def _scattered(rng: np.random.Generator) -> tuple[Network, Region]:
             odd = rng.random(array.shape) < 0.2
             strange = np.reshape([extreme(rng, -1073, 500) for _ in range(array.size)], array.shape)
             out.append(np.where(odd, strange * rng.choice([-1.0, 0.0, 1.0], array.shape), array))
-    neurons = [layer.neurons for layer in net.layers[:-1]]
     size = float(some(rng, 1.0, 1.0, extreme(rng, -1000, -100), extreme(rng, 10, 300)))
-    return lc.Network.from_weights(weights, biases, neurons), region(rng, sizes[0], size)
+    return like(net, weights, biases), region(rng, net.inputs, size)

@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 
 import lipcert as lc
-from attack.draw import extreme, leaky, plain, region, rescaled, some, tilted
+from attack.draw import extreme, leaky, like, plain, region, rescaled, sizes, some, tilted
 from attack.log import Log
 from attack.points import steepest
 from lipcert.answers.certificate import Certificate
@@ -47,19 +47,17 @@ def forged(net: Network, where: Region) -> Certificate:
 
 
 def _natural(rng: np.random.Generator) -> Case:
-    d = int(rng.integers(1, 4))
     row = some(rng, "relu", "tanh", leaky(-1.0), "hardtanh", "elu", "hardswish")
-    net = plain(rng, (d, *(int(n) for n in rng.integers(1, 5, int(rng.integers(1, 3)))), int(rng.integers(1, 3))), row)
-    return net, region(rng, d), settled_tree([])
+    net = plain(rng, sizes(rng, depth=2, outputs=2), row)
+    return net, region(rng, net.inputs), settled_tree([])
 
 
 def _tiny(rng: np.random.Generator) -> Case:
     """A natural network seen through a pinhole: the region and its distance to kinks are tiny together."""
     d, size = int(rng.integers(1, 3)), extreme(rng, -570, -480)
     net = plain(rng, (d, int(rng.integers(1, 4)), 1), some(rng, "relu", leaky(0.1)))
-    weights = [layer.weight for layer in net.layers]
-    biases = [np.array(layer.bias) * size for layer in net.layers]
-    return lc.Network.from_weights(weights, biases, [net.layers[0].neurons]), region(rng, d, size), settled_tree([])
+    net = like(net, [layer.weight for layer in net.layers], [np.array(layer.bias) * size for layer in net.layers])
+    return net, region(rng, d, size), settled_tree([])
 
 
 def _scaled(rng: np.random.Generator) -> Case:
@@ -92,12 +90,8 @@ def _barely(rng: np.random.Generator) -> Case:
     shy = Fraction(1) - Fraction(int(some(rng, -1, 1, 1, 1)), 2 ** int(rng.integers(2, 14)))
     bias, last = float(-gain * Fraction(edge) * shy), float(1 / gain) if gain > Fraction(1, 2**1000) else 1.0
     rows = [leaky(slope), some(rng, "relu", leaky(0.25))]
+    down_, bias = (down_, bias) if rng.random() < 0.5 else (-down_, -bias)
     net = lc.Network.from_weights([[[up_]], [[down_]], [[last]]], [None, [bias], None], rows)
-    net = (
-        net
-        if rng.random() < 0.5
-        else lc.Network.from_weights([[[up_]], [[-down_]], [[last]]], [None, [-bias], None], rows)
-    )
     return net, lc.Box([-1.0], [edge]) if rng.random() < 0.5 else lc.Ball([edge - 0.25], 0.25), settled_tree([])
 
 

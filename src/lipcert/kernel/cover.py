@@ -40,19 +40,9 @@ class Leaf:
     piece: Pieces
 
     @property
-    def values(self) -> Array:
-        """What is proved of it, (rows,)."""
-        return np.asarray(self.piece.values[0])
-
-    @property
-    def shares(self) -> Array:
-        """What each neuron is to blame for, (neurons,)."""
-        return np.asarray(self.piece.shares[0])
-
-    @property
     def bound(self) -> float:
         """The largest of the values."""
-        return float(self.values.max())
+        return float(self.piece.values.max())
 
 
 class Cover:

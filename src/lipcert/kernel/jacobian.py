@@ -34,7 +34,7 @@ from lipcert.errors import ProofFailed
 from lipcert.kernel.near import Approx, Near, congruence, largest_eigenvalue_above, raised
 from lipcert.kernel.rounding import inflate, norm_above, square_above, up
 from lipcert.kernel.step import Step, activate
-from lipcert.model.arrays import Array, Weight, dense
+from lipcert.model.arrays import Array, dense
 from lipcert.model.network import Network
 
 _TAU = 2.0**-52
@@ -75,55 +75,36 @@ def entries(
     ``multipliers`` are hints: the T of each hidden layer, positive where slopes are apart, relative to 4**exponent, and
     the exponent.
     """
-    walk = _Walk(network.inputs)
-    for layer, slope, (T, exponent) in zip(network.layers[:-1], slopes, multipliers, strict=True):
-        walk.through(layer.weight, exponent)
-        walk.activate(*slope, T)
-    walk.through(network.layers[-1].weight, multipliers[-1][1] if len(multipliers) else 0)
-    return walk.result()
+    first, *others = (layer.weight for layer in network.layers)
+    exponents = [exponent for _, exponent in multipliers] or [0]
+    U, E = Near.weights(dense(first)).shifted(-exponents[0]), np.zeros((network.inputs, network.inputs))
+    A = Approx(np.zeros((len(U.value),) * 2), symmetric=True).above()
+    for k, (weight, slope, (T, exponent)) in enumerate(zip(others, slopes, multipliers, strict=True), 1):
+        U, A, E = _activated(U, A, E, *slope, T)
+        shift = exponent - exponents[min(k, len(exponents) - 1)]
+        U = U.T.through(weight).T.shifted(shift)  # exact but for underflow, which is less than what is added to A
+        A = Approx(np.ldexp(congruence(A, weight), 2 * shift), symmetric=True).above()
+    return Entries(U.value, _wider(A, norm_above(U.error)), raised(E, np.full(len(E), _TAU)), exponents[-1])
 
 
-class _Walk:
-    """U, A, E on the way through the network."""
-
-    def __init__(self, inputs: int) -> None:
-        self.U, self.A, self.E = Near.of(np.eye(inputs)), np.zeros((0, 0)), np.zeros((inputs, inputs))
-        self.exponent: int | None = None
-
-    def through(self, weight: Weight, exponent: int) -> None:
-        """An affine map, then a change of scale, exact but for underflow, which is less than what is added to A."""
-        if self.exponent is None:  # nothing is added up yet: U is the weight itself
-            U, A, shift = Near.weights(dense(weight)), np.zeros((weight.shape[0],) * 2), -exponent
-        else:
-            U, A = self.U.T.through(weight).T, congruence(self.A, weight)
-            shift = self.exponent - exponent
-        self.U, self.A = U.shifted(shift), Approx(np.ldexp(A, 2 * shift), symmetric=True).above()
-        self.exponent = exponent
-
-    def activate(self, alpha: Array, beta: Array, T: Array) -> None:
-        """Neurons with slopes in [α, β]."""
-        allowed = norm_above(self.U.error) + 2.0**-52 * (len(self.A) + 8) * norm_above(self.U.size)
-        for _ in range(8):
-            A = _wider(self.A, allowed)
-            step = activate(A[None], alpha[None], beta[None], T[None])
-            q, off = _solved(A, self.U.value, step)
-            actual = norm_above(up(off + self.U.error))
-            if (actual <= allowed).all():
-                break
-            allowed = np.maximum(allowed, 2.0 * actual)
-        else:
-            raise ProofFailed("the rounding errors of a layer could not be bounded")
-        (active,), (m,) = step.active, step.m
-        # zᵀCz = qᵀ(u - f) for q = D_h z, where f is the change of u
-        gain = Approx(q.T) @ Approx.weight(self.U.value[active], off[active])
-        self.E = (Approx(self.E) + gain).above(_TAU)
-        self.U = (Near(self.U.value, off) + Near.of(A[:, active]) @ q) * m[:, None]
-        self.A = step.P[0]
-
-    def result(self) -> Entries:
-        assert self.exponent is not None
-        spread = _wider(self.A, norm_above(self.U.error))
-        return Entries(self.U.value, spread, raised(self.E, np.full(len(self.E), _TAU)), self.exponent)
+def _activated(U: Near, A: Array, E: Array, alpha: Array, beta: Array, T: Array) -> tuple[Near, Array, Array]:
+    """U, A, E after neurons with slopes in [α, β]."""
+    allowed = norm_above(U.error) + 2.0**-52 * (len(A) + 8) * norm_above(U.size)
+    for _ in range(8):
+        wider = _wider(A, allowed)
+        step = activate(wider[None], alpha[None], beta[None], T[None])
+        q, off = _solved(wider, U.value, step)
+        actual = norm_above(up(off + U.error))
+        if (actual <= allowed).all():
+            break
+        allowed = np.maximum(allowed, 2.0 * actual)
+    else:
+        raise ProofFailed("the rounding errors of a layer could not be bounded")
+    (active,), (m,) = step.active, step.m
+    # zᵀCz = qᵀ(u - f) for q = D_h z, where f is the change of u
+    gain = Approx(q.T) @ Approx.weight(U.value[active], off[active])
+    U = (Near(U.value, off) + Near.of(wider[:, active]) @ q) * m[:, None]
+    return U, step.P[0], (Approx(E) + gain).above(_TAU)
 
 
 def _wider(A: Array, lost: Array) -> Array:

@@ -28,7 +28,6 @@ class Monomials:
     Attributes
     ----------
     count : numbers of monomials of degree 0, 1, 2, 3, 4.
-    straight : which of the monomials of degree two are squares.
     values : the monomials of degree three at most, without squares, at the corners, (monomials, corners).
     slack : how far each is from that at most, (monomials,).
     sides, slacks : per degree 1, 2 and 3 the same at half of the corners, those with δ_1 = 1, (corners, monomials).
@@ -43,8 +42,7 @@ class Monomials:
         self.d, self.count = d, [len(part) for part in lists]
         pairs = np.array(lists[2])
         self.first, self.second = pairs[:, 0], pairs[:, 1]
-        self.straight = self.first == self.second
-        self.both = np.where(self.straight, 1.0, 2.0)[:, None]
+        self.both = np.where(self.first == self.second, 1.0, 2.0)[:, None]
         self.third = np.array([[place[3][_sorted(i, *pair)] for pair in lists[2]] for i in range(d)])
         self.by_line = _groups([place[4][_sorted(i, *other)] for i, other in product(range(d), lists[3])])
         self.by_square = _groups([place[4][_sorted(*one, *other)] for one, other in product(lists[2], lists[2])])

@@ -61,8 +61,8 @@ _AT_ONCE: Final = 300_000
 
 def curved(network: Network) -> bool:
     """Whether pieces to second order say anything about a network: few inputs, and slopes that change."""
-    rows = {id(row.row): row.row for layer in network.layers[:-1] if layer.neurons for row, _ in layer.neurons.groups}
-    bends = any(len(row.turns(np.zeros(1), *row.parameters.values())) for row in rows.values())
+    groups = [group for layer in network.layers[:-1] if layer.neurons for group in layer.neurons.groups]
+    bends = any(len(row.row.turns(np.zeros(1), *row.row.parameters.values())) for row, _ in groups)
     dense_ = all(isinstance(layer.weight, np.ndarray) for layer in network.layers)
     few = network.depth <= _FEW_LAYERS + 1 or _BAND * _inner(network) <= _ENTRIES
     return network.inputs <= MOST_INPUTS and network.depth > 1 and dense_ and bends and few
@@ -101,7 +101,7 @@ class Polynomial:
     squares, cubes : the sums of the sizes of the coefficients of q and of w.
     bent, twisted : |∂q/∂δ_j| and |∂w/∂δ_j|, (count, d, n).
     fuzz : what floats lose of ∂p/∂δ_j, (count, n).
-    beyond, more : |w + R|, and |a| for a = q + w + R.
+    more : |a|, a = q + w + R.
     crossed : |(L + a)² - L² - 2Lq|.
     """
 
@@ -125,9 +125,9 @@ class Polynomial:
 
     def within(self, rest: Size) -> None:
         """Note what is known of |R|."""
-        self.rest, self.beyond = rest, self.cube + rest
-        self.more = self.square + self.beyond
-        self.crossed = 2.0 * self.linear * self.beyond + self.more.squared()
+        self.rest, beyond = rest, self.cube + rest
+        self.more = self.square + beyond
+        self.crossed = 2.0 * self.linear * beyond + self.more.squared()
 
     @property
     def cost(self) -> Array:

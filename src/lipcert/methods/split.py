@@ -298,7 +298,7 @@ class _Search:
             apart = weights_at_infinity(cover.bounding, leaf.piece)
             if apart is not None and cover.drop(leaf.node, apart):
                 return True
-        if (leaf.shares > 0).any():
+        if (leaf.piece.shares > 0).any():
             return False
         point, weights = witness(cover.bounding, leaf.piece)
         if point is not None:
@@ -331,7 +331,7 @@ class _Search:
         few = self.network.inputs <= FEW_INPUTS
         axes = to_halve(self.cut, leaves) if few else np.zeros(0, dtype=int)
         for number, leaf in enumerate(leaves):
-            piece, shares = leaf.piece, leaf.shares
+            piece, shares = leaf.piece, leaf.piece.shares[0]
             open_neurons = int((shares > 0).sum())
             if open_neurons and (not few or open_neurons <= _FEW or self.far(piece)):
                 neuron = int(np.argmax(shares))
@@ -462,7 +462,7 @@ class RowSearch:
 
     def excess(self, leaf: Leaf) -> float:
         """How far the values of a box are above what is attained, at most, relative to the scale."""
-        return float(((leaf.values - self.lower) / self.scale).max())
+        return float(((leaf.piece.values[0] - self.lower) / self.scale).max())
 
     def add(self, leaves: list[Leaf]) -> None:
         """New leaves, open until they are settled."""
