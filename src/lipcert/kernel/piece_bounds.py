@@ -38,6 +38,9 @@ from lipcert.suggest.orders import kinked, mostly_below
 
 _SLACK = 2.0**-40
 """Share of the sizes that are added up, by which sums in another order may differ."""
+_STUCK = 0.9
+"""A piece whose bound is above this share of that of the piece it is part of is swept again. Without, a controller of
+tanh and hardtanh comes to 1.016 times the truth with 3,300 pieces, not to 1.010 with 1,400."""
 _HALVINGS = 12
 """Of the search that makes a support function sharp; it is good to a thousandth then."""
 
@@ -103,9 +106,20 @@ class Bounding(ABC):
         return found
 
     def _first_order(self, pieces: Pieces) -> Pieces:
+        """The values that follow from slopes; of pieces that gain little once more, by the hints that they now have."""
+        found = self._swept(pieces)
+        stuck = np.flatnonzero((found.values > np.maximum(_STUCK * pieces.values, self.least)).any(axis=-1))
+        if self.carries and stuck.size:
+            again = self._swept(found.take(stuck), enclose=False)
+            better = np.flatnonzero((again.values < found.values[stuck]).any(axis=-1))
+            found = found.take(np.arange(len(found)))
+            found.put(stuck[better], again.take(better))
+        return found
+
+    def _swept(self, pieces: Pieces, enclose: bool = True) -> Pieces:
         """The values that follow from the slopes that the intervals of each piece allow."""
         with proving():
-            sweep = self.sweep(pieces).run(self.carries)
+            sweep = self.sweep(pieces, enclose=enclose).run(self.carries)
             values = np.fmin(self.to_first_order(sweep), pieces.values)
             values[sweep.empty] = self.least
             hints, shares = advised(sweep, True) if self.carries else (pieces.hints, pieces.shares)
@@ -167,10 +181,10 @@ class Bounding(ABC):
             ends = [(low[part], high[part]) for part in self.slices]
             return only_at_infinity(self.network, ends, [row[0] for row in extra])
 
-    def sweep(self, pieces: Pieces, guide: Guide | None = None) -> Sweep:
+    def sweep(self, pieces: Pieces, guide: Guide | None = None, enclose: bool = True) -> Sweep:
         """A sweep over pieces, that has not been run; by their own hints, or those of a guide."""
         known = list(zip(self.layers(pieces.low), self.layers(pieces.high), strict=True))
-        given = guide or _Hinted.relative(self.layers(pieces.hints)), known, self.slopes, True
+        given = guide or _Hinted.relative(self.layers(pieces.hints)), known, self.slopes, True, enclose
         return Sweep(self.network, self.domain(pieces), *given, inputs=self.moving, norms=self.norms, start=self.start)
 
     def domain(self, pieces: Pieces) -> Domain:

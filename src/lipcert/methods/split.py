@@ -251,16 +251,12 @@ class _Search:
         """How many pieces are cut at once at most."""
         return min(_BATCH, max(2, self.entries // max(self.network.sizes[1:-1]) ** 2))
 
-    @property
-    def batch(self) -> int:
-        return int(np.clip(len(self.open) // 3, 1, self.most))
-
     def worst(self) -> list[int]:
         """The boxes to cut next, no longer open: some of the worst, and all that have the same bound as the worst.
 
         If the first cuts gain nothing, all boxes have the bound of the whole region, and are cut breadth first.
         """
-        count, top = self.batch, self.open[0][0]
+        count, top = np.clip(len(self.open) // 3, 1, self.most), self.open[0][0]
         found: list[int] = []
         while self.open and (len(found) < count or (self.open[0][0] == top and len(found) < self.most)):
             found.append(heapq.heappop(self.open)[1])
@@ -294,7 +290,7 @@ class _Search:
         Its bound is then attained if it has an input, which raises the lower bound; or it has none, and weights prove
         that. If neither can be shown, the box must be cut.
         """
-        if self.far(leaf.piece):
+        if self.far(leaf.piece).any():
             apart = weights_at_infinity(cover.bounding, leaf.piece)
             if apart is not None and cover.drop(leaf.node, apart):
                 return True
@@ -327,29 +323,25 @@ class _Search:
 
     def cuts(self, leaves: list[Leaf], starts: Array) -> tuple[Array, Array, Array]:
         """Where to cut each of the boxes; ``starts`` says where the neurons of each hidden layer begin."""
-        where, what, at = [], [], []
-        few = self.network.inputs <= FEW_INPUTS
-        axes = to_halve(self.cut, leaves) if few else np.zeros(0, dtype=int)
-        for number, leaf in enumerate(leaves):
-            piece, shares = leaf.piece, leaf.piece.shares[0]
-            open_neurons = int((shares > 0).sum())
-            if open_neurons and (not few or open_neurons <= _FEW or self.far(piece)):
-                neuron = int(np.argmax(shares))
-                layer = int(np.searchsorted(starts, neuron, side="right")) - 1
-                where.append(layer)
-                what.append(neuron - int(starts[layer]))
-                at.append(kink(self.cut.layers[layer], what[-1], piece.low[:, neuron], piece.high[:, neuron]))
-            else:
-                known = few and not self.whole == leaf.bound > _NOTHING * self.lower  # what to blame
-                axis = int(axes[number] if known else np.argmax((piece.upper - piece.lower)[0]))
-                where.append(AXIS)
-                what.append(axis)
-                at.append(float(0.5 * piece.lower[0, axis] + 0.5 * piece.upper[0, axis]))
-        return np.array(where), np.array(what), np.array(at)
+        pieces, few = Pieces.stack([leaf.piece for leaf in leaves]), self.network.inputs <= FEW_INPUTS
+        rows, which = np.arange(len(leaves)), np.argmax(pieces.upper - pieces.lower, axis=-1)
+        if few:
+            known = [not self.whole == leaf.bound > _NOTHING * self.lower for leaf in leaves]  # what to blame
+            which = np.where(known, to_halve(self.cut, pieces), which)
+        layer, at = np.full(len(leaves), AXIS), 0.5 * pieces.lower[rows, which] + 0.5 * pieces.upper[rows, which]
+        open_ = (pieces.shares > 0).sum(axis=-1)
+        for k in np.flatnonzero((open_ > 0) & ((not few) | (open_ <= _FEW) | self.far(pieces))):
+            neuron = int(np.argmax(pieces.shares[k]))
+            layer[k] = np.searchsorted(starts, neuron, side="right") - 1
+            which[k] = neuron - starts[layer[k]]
+            interval = pieces.low[k, [neuron]], pieces.high[k, [neuron]]
+            at[k] = kink(self.cut.layers[layer[k]], int(which[k]), *interval)
+        return layer, which, at
 
-    def far(self, piece: Pieces) -> bool:
-        """Whether a homogenised box is small and reaches infinity: there axes do not settle signs of later layers."""
-        return self.rays and bool(piece.lower[0, -1] == 0.0 and (piece.upper - piece.lower).max() <= _SMALL)
+    def far(self, pieces: Pieces) -> Array:
+        """Which homogenised boxes are small and reach infinity: there axes do not settle signs of later layers."""
+        small = (pieces.upper - pieces.lower).max(axis=-1) <= _SMALL
+        return np.asarray(self.rays & (pieces.lower[:, -1] == 0.0) & small)
 
 
 def moves(network: Network, pieces: Pieces) -> Iterator[Array]:
@@ -363,13 +355,12 @@ def moves(network: Network, pieces: Pieces) -> Iterator[Array]:
         found = dense(layer.weight) @ ((0.5 * alpha + 0.5 * beta)[:, :, None] * found)
 
 
-def to_halve(network: Network, leaves: list[Leaf]) -> Array:
+def to_halve(network: Network, pieces: Pieces) -> Array:
     """The axis to halve for each box: the one that contributes most to what its open neurons add to the bound.
 
     Relative to its interval, a neuron's move along an axis says how much narrower halving the axis makes it; the root
     of the neuron's share weighs the gain.
     """
-    pieces = Pieces.stack([leaf.piece for leaf in leaves])
     shares, width = np.sqrt(pieces.shares), pieces.upper - pieces.lower
     blame, begin = np.zeros(width.shape), 0
     for move in moves(network, pieces):
