@@ -56,7 +56,7 @@ def wrong_axes(patch: pytest.MonkeyPatch) -> None:
 def high_values(patch: pytest.MonkeyPatch) -> None:
     """Values that nothing attains: the search believes that it is done."""
     patch.setattr(split, "output_values", lambda network, points: np.full((len(points), 4), 1e9))
-    patch.setattr(split.RowSearch, "excess", lambda search, leaf: 0.5 * float(leaf.values.min()))
+    patch.setattr(split.RowSearch, "excess", lambda search, leaf: 0.5 * float(leaf.piece.values.min()))
 
 
 @pytest.mark.parametrize("mistake", [lost_leaves, wrong_axes, high_values])
