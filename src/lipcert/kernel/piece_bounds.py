@@ -20,7 +20,7 @@ from lipcert.kernel.domain import Domain, corners
 from lipcert.kernel.guide import Guide
 from lipcert.kernel.hints import Hints, Interval, Linear
 from lipcert.kernel.induced import induced_above, spectral_factor
-from lipcert.kernel.interval_arithmetic import derivatives, values
+from lipcert.kernel.interval_arithmetic import activated, affine, derivatives
 from lipcert.kernel.near import Near
 from lipcert.kernel.norm_bounds import interval_bounds
 from lipcert.kernel.passes import intervals
@@ -272,7 +272,9 @@ class OutputRows(Bounding):
 
     def _by_intervals(self, sweep: Sweep) -> Array:
         assert sweep.domain is not None
-        lower, upper = values(self.network, sweep.domain.inner_box(), sweep.intervals)[-1]
+        neurons = self.network.layers[-2].neurons if sweep.intervals else None
+        before = sweep.domain.inner_box() if neurons is None else activated(neurons, sweep.intervals[-1])
+        lower, upper = affine(self.network.layers[-1], before)
         return np.concatenate([upper, -lower], axis=-1)
 
 
