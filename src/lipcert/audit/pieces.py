@@ -242,8 +242,8 @@ _ROUNDS = (20, 150)
 """Of the search for multipliers: of a leaf, of a leaf that needs more."""
 _NEAR = 1.05
 """A leaf whose bound is not within this factor of the claim after a look is not worth more rounds."""
-_EXTRA, _CURVED = 12, 8
-"""So many cuts beyond those of the tree, and one for every eight leaves; or for each leaf, with Taylor models."""
+_EXTRA, _CURVED = 60, 8
+"""So many cuts beyond those of the tree, and one for every leaf; or so many for every leaf, with Taylor models."""
 _FEW, _FEW_INPUTS = 4, 16
 """With few open neurons, or many inputs, a neuron is cut rather than the box."""
 _HOPEFUL = 1.5
@@ -328,7 +328,7 @@ class Cover:
         self.curved = any(any(f.bends) for layer in model for f in layer.functions)
         self.smooth = self.curved and len(inputs.center) <= MOST_INPUTS and len(model) > 1
         count = len(self.cuts.nodes) + 1
-        self.extra = _EXTRA + (_CURVED * count if self.smooth else count // 8)
+        self.extra = _EXTRA + (_CURVED * count if self.smooth else count)
 
     def prove(self, say: Say | None = None) -> None:
         """Show it on every leaf that may have an input; one for which that fails is cut further."""
