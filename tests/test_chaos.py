@@ -35,10 +35,8 @@ from lipcert.kernel.hints import Part
 from lipcert.kernel.outputs import output_at
 from lipcert.kernel.piece_bounds import PieceBounds
 from lipcert.methods import split
-from lipcert.methods.candidate import Candidate
 from lipcert.methods.directions import Stretch
-from lipcert.methods.guide import MethodGuide
-from lipcert.methods.problem import Problem
+from lipcert.methods.method import Candidate, MethodGuide, Problem
 from lipcert.model.arrays import Array
 from lipcert.model.regions import Ball
 from lipcert.questions import radius_certifier

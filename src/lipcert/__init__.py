@@ -24,10 +24,9 @@ from lipcert.methods.closed_form import ClosedForm
 from lipcert.methods.diagonal import Diagonal
 from lipcert.methods.joint import Joint
 from lipcert.methods.lower import LowerBound, lower_bound
-from lipcert.methods.method import Greedy, Method
+from lipcert.methods.method import Greedy, Method, Stage
 from lipcert.methods.scalar import Scalar
 from lipcert.methods.split import Split
-from lipcert.methods.stage import Stage
 from lipcert.model.activations import Activation, activation
 from lipcert.model.convolution import Convolution
 from lipcert.model.network import Network

@@ -13,9 +13,7 @@ import lipcert as lc
 from command import NETWORK, Command, Outcome, silent
 from lipcert.cli import main
 from lipcert.cli.methods import LADDER
-from lipcert.methods.candidate import Candidate
-from lipcert.methods.method import Method
-from lipcert.methods.problem import Problem
+from lipcert.methods.method import Candidate, Method, Problem
 from lipcert.questions.names import OWN
 from lipcert.show.wording import describe_network, describe_region, upward
 

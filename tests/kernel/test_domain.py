@@ -18,7 +18,7 @@ from lipcert.kernel.domain import Domain
 from lipcert.kernel.hints import BOTH, Linear
 from lipcert.kernel.rounding import norm_above
 from lipcert.kernel.sweep import Sweep, proving
-from lipcert.methods.guide import MethodGuide
+from lipcert.methods.method import MethodGuide
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 from lipcert.model.regions import Region

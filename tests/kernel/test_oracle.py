@@ -20,7 +20,7 @@ from lipcert.kernel.hints import Enclosure, Hints, Interval, Linear, Lipschitz
 from lipcert.kernel.point import stretch_below, trajectory
 from lipcert.kernel.step import Step, activate
 from lipcert.kernel.sweep import Sweep, proving
-from lipcert.methods.guide import MethodGuide
+from lipcert.methods.method import MethodGuide
 from lipcert.model.arrays import Array, dense
 from lipcert.model.regions import Region
 from lipcert.suggest.replay import StoredGuide

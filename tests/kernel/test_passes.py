@@ -12,7 +12,7 @@ import lipcert as lc
 from lipcert.kernel.hints import BOTH, Linear, Part
 from lipcert.kernel.passes import ask, intervals, recall
 from lipcert.kernel.sweep import Sweep
-from lipcert.methods.guide import MethodGuide
+from lipcert.methods.method import MethodGuide
 from networks import random_network
 
 NETWORK = random_network(5, (3, 6, 5, 4, 2), "elu", gain=2.0)

@@ -20,8 +20,7 @@ from lipcert.kernel.hints import BOTH, Enclosure
 from lipcert.kernel.image import Image
 from lipcert.kernel.neuron_bounds import slope_bounds
 from lipcert.kernel.sweep import Sweep, at_centers, proving, stacked
-from lipcert.methods.guide import MethodGuide
-from lipcert.methods.method import Greedy
+from lipcert.methods.method import Greedy, MethodGuide
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network, Neurons
 from lipcert.model.regions import Region

@@ -20,7 +20,7 @@ from lipcert.kernel.piece_bounds import PieceBounds
 from lipcert.kernel.pieces import Pieces
 from lipcert.methods import descent
 from lipcert.methods.chain import Value
-from lipcert.methods.problem import Problem
+from lipcert.methods.method import Problem
 from lipcert.model.arrays import Array
 from lipcert.model.regions import Region
 from lipcert.reproduce.cells import paper_center, paper_network

@@ -13,9 +13,8 @@ from scipy import linalg, optimize
 
 import lipcert as lc
 from lipcert.methods.eigenvalues import largest, top
-from lipcert.methods.method import Greedy, Method
+from lipcert.methods.method import Greedy, Method, Stage
 from lipcert.methods.scalar import _by_factors, best_scalar
-from lipcert.methods.stage import Stage
 from lipcert.model.arrays import Array, dense
 from lipcert.questions.compare import compare
 from networks import random_network

@@ -30,7 +30,7 @@ from lipcert.kernel.rays import along_rays, has_rays, only_at_infinity
 from lipcert.kernel.sweep import Sweep, proving
 from lipcert.kernel.tree import Tree
 from lipcert.methods import split as module
-from lipcert.methods.guide import MethodGuide
+from lipcert.methods.method import MethodGuide
 from lipcert.model.activations import activation
 from lipcert.model.arrays import dense
 from lipcert.model.regions import Region

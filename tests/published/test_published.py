@@ -14,7 +14,7 @@ from scipy import linalg, sparse
 import lipcert as lc
 from lipcert import published as pub
 from lipcert.kernel.hints import Lipschitz
-from lipcert.methods.problem import Problem
+from lipcert.methods.method import Problem
 from lipcert.model.arrays import Array
 from lipcert.model.regions import Region
 from lipcert.published import NotApplicable, Published, SolverFailed, Trivial, eclipse, glipsdp, lipsdp, semidefinite

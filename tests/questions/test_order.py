@@ -12,8 +12,7 @@ import pytest
 
 import lipcert as lc
 import modules
-from lipcert.methods.candidate import Candidate
-from lipcert.methods.method import Method
+from lipcert.methods.method import Candidate, Method
 from lipcert.model.regions import Region
 from lipcert.questions.certify import _frank
 from networks import named, random_network, spread

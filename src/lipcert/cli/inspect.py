@@ -15,7 +15,7 @@ from lipcert.importers import examine
 from lipcert.importers.faithful import Imported
 from lipcert.kernel.hints import BOTH
 from lipcert.methods.closed_form import ClosedForm
-from lipcert.methods.problem import Problem
+from lipcert.methods.method import Problem
 from lipcert.model.network import Network
 from lipcert.model.regions import Region
 from lipcert.questions.certify import question

@@ -7,10 +7,8 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import replace
 
-from lipcert.methods.candidate import Candidate
 from lipcert.methods.closed_form import ClosedForm
-from lipcert.methods.method import Method
-from lipcert.methods.problem import Problem
+from lipcert.methods.method import Candidate, Method, Problem
 from lipcert.runtime.clock import OutOfTime, timed
 
 

@@ -20,8 +20,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy import linalg, sparse
 
-from lipcert.methods.candidate import Kept
 from lipcert.methods.eigenvalues import inverse_of, symmetric
+from lipcert.methods.method import Kept
 from lipcert.model.arrays import Array, Weight, dense, times
 from lipcert.model.norms import PLAIN, Norms
 from lipcert.runtime.clock import clock

@@ -8,8 +8,7 @@ import numpy as np
 
 from lipcert.kernel.guide import View
 from lipcert.methods.eigenvalues import ITERATIVE, largest, largest_of, symmetric
-from lipcert.methods.method import Greedy
-from lipcert.methods.stage import Stage, smaller
+from lipcert.methods.method import Greedy, Stage, smaller
 from lipcert.model.arrays import Array, Weight, dense, times
 
 _SMALL = 64

@@ -8,9 +8,8 @@ import numpy as np
 from scipy import linalg
 
 from lipcert.methods.eigenvalues import inverse_of, symmetric, top
-from lipcert.methods.method import Greedy
+from lipcert.methods.method import Greedy, Stage
 from lipcert.methods.scalar import best_scalar
-from lipcert.methods.stage import Stage
 from lipcert.model.arrays import Array
 
 

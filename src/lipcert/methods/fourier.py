@@ -20,12 +20,11 @@ from lipcert.kernel.fourier import Torus, sparing, torus_of
 from lipcert.kernel.hints import Hints, Interval
 from lipcert.kernel.neuron_bounds import all_slopes
 from lipcert.methods.auto import Auto
-from lipcert.methods.candidate import Candidate
 from lipcert.methods.chain import STILL, level
 from lipcert.methods.closed_form import ClosedForm
 from lipcert.methods.descent import follow
 from lipcert.methods.joint import Joint
-from lipcert.methods.method import Method
+from lipcert.methods.method import Candidate, Method
 from lipcert.methods.scalar import Scalar
 from lipcert.model.arrays import Array, dense
 from lipcert.model.network import Network

@@ -11,13 +11,11 @@ import numpy as np
 from lipcert.errors import ProofFailed
 from lipcert.kernel.hints import Linear
 from lipcert.methods.anytime import Anytime
-from lipcert.methods.candidate import Candidate
 from lipcert.methods.chain import STILL, Chain, Value
 from lipcert.methods.closed_form import closed_form
 from lipcert.methods.descent import follow
-from lipcert.methods.problem import Problem
+from lipcert.methods.method import Candidate, Problem, Stage
 from lipcert.methods.scalar import Scalar
-from lipcert.methods.stage import Stage
 from lipcert.model.arrays import Array
 from lipcert.runtime.clock import OutOfTime, clock
 

@@ -8,8 +8,7 @@ import numpy as np
 from scipy import linalg
 
 from lipcert.methods.eigenvalues import largest, symmetric, top
-from lipcert.methods.method import Greedy
-from lipcert.methods.stage import Stage
+from lipcert.methods.method import Greedy, Stage
 from lipcert.model.arrays import Array, dense
 
 _GRID, _ZOOMS = np.arange(32.0), 7

@@ -17,7 +17,7 @@ from lipcert.kernel.quadratic_relaxation import QuadraticRelaxation, SecondOrder
 from lipcert.methods.closed_form import closed_form
 from lipcert.methods.descent import descend
 from lipcert.methods.eigenvalues import symmetric, top
-from lipcert.methods.stage import Stage
+from lipcert.methods.method import Stage
 from lipcert.model.arrays import Array, dense, times
 from lipcert.model.network import Network
 from lipcert.runtime.clock import clock

@@ -21,12 +21,10 @@ from lipcert.kernel.pieces import AXIS, Pieces
 from lipcert.kernel.rays import along_rays, has_rays
 from lipcert.kernel.taylor import MOST_INPUTS, curved
 from lipcert.methods.anytime import Anytime
-from lipcert.methods.candidate import Candidate
 from lipcert.methods.directions import Stretch
 from lipcert.methods.joint import Joint
 from lipcert.methods.lower import jacobian_norms, lower_bound, uphill
-from lipcert.methods.method import Method
-from lipcert.methods.problem import Problem
+from lipcert.methods.method import Candidate, Method, Problem
 from lipcert.methods.second_order_jacobian import improved, suits
 from lipcert.methods.witness import weights_at_infinity, witness
 from lipcert.methods.workers import covering

@@ -12,11 +12,8 @@ import numpy as np
 
 from lipcert.errors import ProofFailed
 from lipcert.kernel.hints import Lipschitz
-from lipcert.methods.candidate import Candidate
 from lipcert.methods.eigenvalues import largest
-from lipcert.methods.method import Method
-from lipcert.methods.problem import Problem
-from lipcert.methods.stage import Stage
+from lipcert.methods.method import Candidate, Method, Problem, Stage
 from lipcert.model.arrays import Array
 from lipcert.model.network import Layer, Network
 from lipcert.model.norms import Norms

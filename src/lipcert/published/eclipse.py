@@ -13,7 +13,7 @@ from scipy import linalg, sparse
 
 from lipcert.errors import InvalidInput, ProofFailed
 from lipcert.kernel.hints import Lipschitz
-from lipcert.methods.problem import Problem
+from lipcert.methods.method import Problem
 from lipcert.model.arrays import Array, dense
 from lipcert.published.base import Multipliers, NotApplicable, Published, Run, worldwide
 from lipcert.published.semidefinite import Inequality, Solution, SolverFailed, solve

@@ -13,7 +13,7 @@ import numpy as np
 
 from lipcert.errors import InvalidInput
 from lipcert.kernel.facts import LayerReport
-from lipcert.methods.problem import Problem
+from lipcert.methods.method import Problem
 from lipcert.model.arrays import Array, dense
 from lipcert.published.base import Multipliers, Published, Run, worldwide
 from lipcert.published.lipsdp import moves, safe

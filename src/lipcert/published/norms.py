@@ -11,7 +11,7 @@ from lipcert.errors import InvalidInput
 from lipcert.kernel.induced import induced_above
 from lipcert.kernel.near import Near
 from lipcert.kernel.norm_product import norm_product
-from lipcert.methods.problem import Problem
+from lipcert.methods.method import Problem
 from lipcert.methods.scalar import Scalar
 from lipcert.model.arrays import Array, dense
 from lipcert.model.norms import Norms

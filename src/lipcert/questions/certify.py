@@ -20,12 +20,9 @@ from lipcert.kernel.checker import Proved, lipschitz_fact, lipschitz_facts
 from lipcert.kernel.hints import BOTH, Enclosure, Part
 from lipcert.methods.anytime import Anytime
 from lipcert.methods.auto import Auto
-from lipcert.methods.candidate import Candidate
 from lipcert.methods.closed_form import ClosedForm
 from lipcert.methods.fourier import FourierSearch
-from lipcert.methods.guide import MethodGuide
-from lipcert.methods.method import Greedy, Method
-from lipcert.methods.problem import Problem
+from lipcert.methods.method import Candidate, Greedy, Method, MethodGuide, Problem
 from lipcert.model.arrays import Array
 from lipcert.model.convolution import Convolution
 from lipcert.model.network import Network, network_in

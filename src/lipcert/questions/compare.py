@@ -14,10 +14,8 @@ from lipcert.arguments.words import downward, upward
 from lipcert.errors import Interrupted, InvalidInput, LipcertError, ProofFailed
 from lipcert.kernel.hints import BOTH
 from lipcert.methods.anytime import Anytime
-from lipcert.methods.candidate import Candidate
 from lipcert.methods.lower import LowerBound, lower_bound
-from lipcert.methods.method import Method
-from lipcert.methods.problem import Problem
+from lipcert.methods.method import Candidate, Method, Problem
 from lipcert.model.network import Network
 from lipcert.model.regions import Everywhere, Region
 from lipcert.published import NotApplicable, Trivial

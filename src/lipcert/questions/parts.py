@@ -11,12 +11,10 @@ import numpy as np
 from lipcert.kernel.hints import Part
 from lipcert.methods.anytime import Anytime
 from lipcert.methods.auto import Auto
-from lipcert.methods.candidate import Candidate
 from lipcert.methods.closed_form import ClosedForm
 from lipcert.methods.joint import Joint
 from lipcert.methods.lower import jacobian_norms
-from lipcert.methods.method import Method
-from lipcert.methods.problem import Problem
+from lipcert.methods.method import Candidate, Method, Problem
 from lipcert.methods.split import Split, affordable, can_cut
 from lipcert.model.regions import Ball
 from lipcert.runtime.clock import clock

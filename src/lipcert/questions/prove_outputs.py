@@ -14,10 +14,8 @@ from lipcert.kernel.hints import BOTH, Enclosure, Linear
 from lipcert.kernel.outputs import OutputBounds, outputs_asked, outputs_hinted
 from lipcert.methods.auto import Auto
 from lipcert.methods.closed_form import ClosedForm
-from lipcert.methods.guide import MethodGuide
 from lipcert.methods.joint import Joint
-from lipcert.methods.method import Greedy, Method
-from lipcert.methods.problem import Problem
+from lipcert.methods.method import Greedy, Method, MethodGuide, Problem
 from lipcert.methods.split import Split
 from lipcert.model.network import Network
 from lipcert.model.regions import Region

@@ -20,8 +20,7 @@ from lipcert.kernel.piece_bounds import JacobianEntries
 from lipcert.kernel.taylor import curved
 from lipcert.methods.auto import Auto
 from lipcert.methods.closed_form import ClosedForm
-from lipcert.methods.method import Method
-from lipcert.methods.problem import Problem
+from lipcert.methods.method import Method, Problem
 from lipcert.methods.split import FEW_INPUTS, VANISHING, RowSearch, attained, entry_sizes
 from lipcert.methods.workers import covering
 from lipcert.model.network import Network, network_in

@@ -14,11 +14,9 @@ from lipcert.arguments.numbers import numbers
 from lipcert.errors import Interrupted, InvalidInput
 from lipcert.methods.anytime import Anytime
 from lipcert.methods.auto import Auto
-from lipcert.methods.candidate import Candidate
 from lipcert.methods.joint import WARM_MU, Joint, repeated
 from lipcert.methods.lower import lower_bound
-from lipcert.methods.method import Method
-from lipcert.methods.problem import Problem
+from lipcert.methods.method import Candidate, Method, Problem
 from lipcert.methods.split import Split
 from lipcert.model.network import Network
 from lipcert.model.norms import Norm, norm_in
