@@ -68,7 +68,7 @@ def test_shapes_and_parts(part: dict[str, Any]) -> None:
 
 def test_trees_in_other_norms_and_over_all_of_space() -> None:
     network = random_network(1, (2, 6, 5, 2), "relu", gain=2.0)
-    split = lc.Split(lc.ClosedForm(), np.inf, 0.02)
+    split = lc.Split(lc.ClosedForm(), np.inf, 0.03)
     units: Any = {"input_norm": lc.LInf(scale=(0.5, 2.0)), "output_norm": lc.L1()}
     for region, norms in ((lc.Everywhere(), {}), (lc.Box([-1.0] * 2, [1.0] * 2), units)):
         found = lc.certify(network, region, split, **norms)
