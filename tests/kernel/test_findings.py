@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from fractions import Fraction
 from importlib import import_module
@@ -403,3 +403,44 @@ def test_a_row_that_underflows_beside_a_huge_one_still_moves(activation: str, re
             assert lc.certify(network, region, method).bound >= 0.999
         except ProofFailed:  # one multiplier for both rows is more than a float can hold
             assert isinstance(region, lc.Everywhere)
+
+
+def narrowed(proof: Any) -> Any:
+    """Hints that begin with an ellipsoid of 2⁻³⁰ times the unit ball, and have multipliers for it."""
+    shrink = [
+        replace(one, start=np.full(3, 2.0**-30), exponents=tuple(power - 30 for power in one.exponents))
+        for one in proof.sweeps
+    ]
+    return replace(proof, sweeps=tuple(shrink))
+
+
+def narrowed_answers(network: Network) -> Iterator[Any]:
+    """Answers that would be proved if ellipsoids from a small start passed for ones from the unit ball."""
+    ball, few = lc.Ball(np.zeros(3), 0.5), lc.ClosedForm()
+    reach = lc.reach(network, ball, few)
+    box = reach.center - 1e-6, reach.center + 1e-6
+    hull, shape = (box[0][None], box[1][None]), 1e-12 * np.eye(2)
+    proofs = tuple(narrowed(one) for one in reach.proofs[:1])
+    yield replace(reach, lower=box[0], upper=box[1], hull=hull, shape=shape, proofs=proofs)
+    matrix = lc.sensitivity(network, ball, method=few)
+    proofs = tuple(narrowed(one) for one in matrix.proofs[:1])
+    yield replace(matrix, matrix=np.full((2, 3), 1e-6), proofs=proofs)
+    radius = lc.certified_radius(network, np.zeros(3), radii=[10.0], method=few, curvature=False)
+    assert radius.proof is not None
+    yield replace(radius, radius=10.0, bound=1.0, basis="lipschitz", proof=narrowed(radius.proof))
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_an_ellipsoid_from_a_small_start_is_not_one_from_the_unit_ball(
+    alone: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second opinion, asked ``alone``, took them for such ones too: outputs within 1e-8 that differ by 3."""
+    rng = np.random.default_rng(0)
+    weights = [rng.normal(size=shape) for shape in ((6, 3), (5, 6), (2, 5))]
+    network = Network.from_weights(weights, [None, None, [1.0, 0.0]], "tanh")
+    claims = list(narrowed_answers(network))
+    if alone:
+        monkeypatch.setattr("lipcert.questions.verify.derived", lambda *_: None)
+    for claim in claims:
+        with pytest.raises(ProofFailed, match="begin with other axes"):
+            lc.verify(network, claim, exact=alone)

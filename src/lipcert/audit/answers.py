@@ -186,7 +186,15 @@ def wholes_of(model: Model, inputs: Inputs | None, proofs: Sequence[Any]) -> tup
     told = [one for one in proofs if one.kind == "whole"]
     if not told:
         raise ProofFailed("there is nothing to prove an answer from")
-    return [Whole(model, inputs, one.sweeps) for one in told], [one.tree for one in told]
+    return [from_unit_ball(model, inputs, one.sweeps) for one in told], [one.tree for one in told]
+
+
+def from_unit_ball(model: Model, inputs: Inputs | None, sweeps: Sequence[Hints]) -> Whole:
+    """What sweeps prove whose ellipsoids hold for differences of inputs of at most one, as those of an answer must."""
+    found = Whole(model, inputs, sweeps)
+    if found.last.start is not None:
+        raise ProofFailed("ellipsoids of outputs begin with a unit ball, the hints begin with other axes")
+    return found
 
 
 def common(wholes: Sequence[Whole]) -> list[Interval]:
@@ -468,7 +476,7 @@ class _Radius:
         centers = centre_values(self.model, inputs.center)
         self.whole, known = None, []
         if self.proof.sweeps:
-            self.whole = Whole(self.model, inputs, self.proof.sweeps)
+            self.whole = from_unit_ball(self.model, inputs, self.proof.sweeps)
             S, bound, known = self.whole.last.S, self.whole.bound, self.whole.known
         else:
             before = norm_product(self.model[:-1])

@@ -372,6 +372,7 @@ class _Product:
     exponent: Array
     intervals: Sequence[Interval] = ()
     traces: Sequence[BackSubstitution] = ()
+    start: None = None
 
 
 _products: WeakKeyDictionary[Network, _Product] = WeakKeyDictionary()
@@ -426,6 +427,8 @@ def _bounds(
     which: int,
     ceiling: float = np.inf,
 ) -> OutputBounds:
+    if sweep.start is not None:  # then ellipsoids are relative to ‖Δz_0/h‖, not to ‖Δz_0‖
+        raise ProofFailed("ellipsoids of outputs begin with a unit ball, the hints begin with other axes")
     bound = float(np.minimum(sweep.bounds[which], ceiling))
     if not np.isfinite(bound):
         raise ProofFailed("no finite bound was found; try a smaller region or another method")
