@@ -54,17 +54,7 @@ def describe_region(region: Region, shown: int = 6) -> str:
     return "all inputs"
 
 
-def brief_region(region: Region) -> str:
-    """A region in few words for tables, without its place."""
-    if isinstance(region, Ball):
-        kind = "" if region.plain else f"{region.norm.symbol} "
-        size = f"{float(region.radius):g}{_units(region.norm)}"
-        return f"{kind}ball, radius {size}{'' if region.clip is None else ', clipped'}"
-    return "box" if isinstance(region, Box) else describe_region(region)
-
-
 def _units(norm: Norm) -> str:
-    """The units of a norm, if it has any."""
     return "" if norm.scale == 1.0 else str(norm).removeprefix(norm.symbol)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -13,9 +13,10 @@ from lipcert.answers.certificate import Certificate
 from lipcert.answers.radius import CertifiedRadius
 from lipcert.answers.reach import Reach
 from lipcert.answers.sensitivity import Sensitivity
+from lipcert.arguments.words import downward, upward
 from lipcert.errors import ProofFailed
 from lipcert.kernel.counterexample import subject_of
-from lipcert.methods.lower import LowerBound, lower_bound, lower_bound_of
+from lipcert.methods.lower import LowerBound, lower_bound_of
 from lipcert.model.network import Network
 from lipcert.model.regions import Ball
 from lipcert.questions.answers import Answer, load_answer
@@ -23,22 +24,8 @@ from lipcert.questions.sweep import SweepRow
 from lipcert.questions.tables import Cell, Table
 from lipcert.questions.verify import proved
 from lipcert.runtime.clock import clock
-from lipcert.show import plots
+from lipcert.show import plots, wording
 from lipcert.show.report.page import Block, Card, Figure, Section
-from lipcert.show.wording import (
-    brief_region,
-    describe_network,
-    downward,
-    group_in_words,
-    measured,
-    reach_table,
-    region_of,
-    restrictions,
-    statement,
-    sweep_table,
-    unit_notes,
-    upward,
-)
 
 LISTED = 300
 """Most rows of a table; a page with more would be slow to open."""
@@ -87,8 +74,12 @@ class Examined:
     @property
     def ratio(self) -> float | None:
         """Bound of a certificate divided by its lower bound."""
-        known = self.lower is not None and self.lower.value > 0.0
-        return self.claim.bound / self.lower.value if known and self.lower is not None else None
+        return self.claim.bound / self.lower.value if self.lower is not None and self.lower.value > 0.0 else None
+
+    @property
+    def depth(self) -> int | None:
+        """Depth of the network, if the model is known."""
+        return None if self.network is None else self.network.depth
 
     @property
     def standing(self) -> Cell:
@@ -118,40 +109,31 @@ def _checked(path: Path, claim: Any, name: str, network: Network) -> Examined:
         _, rules = proved(network, claim)
     except ProofFailed as error:
         return Examined(path, claim, name, network, str(error))
-    lowers: list[LowerBound | None] = []
-    if isinstance(claim, Certificate):
-        lowers = [lower_bound_of(network, claim, _SECONDS)]
-    elif isinstance(claim, tuple):
-        lowers = [_lower(network, row, _SECONDS / len(claim)) for row in claim]
-    return Examined(path, claim, name, network, lowers=tuple(lowers), rules=rules)
-
-
-def _lower(network: Network, row: SweepRow, seconds: float) -> LowerBound | None:
-    region, norms = region_of(row), row.certificate.part.norms
-    if not region.bounded or norms.shaped:
-        return None
-    return lower_bound(network, region, input_norm=norms.input, output_norm=norms.output, seconds=seconds)
+    bounds = [claim] if isinstance(claim, Certificate) else []
+    if isinstance(claim, tuple):
+        bounds = [replace(row.certificate, region=wording.region_of(row)) for row in claim]
+    lowers = tuple(lower_bound_of(network, one, _SECONDS / len(bounds)) for one in bounds)
+    return Examined(path, claim, name, network, lowers=lowers, rules=rules)
 
 
 def answer_sections(found: Sequence[Examined], models: bool) -> list[Section]:
     """A section for each kind of answer."""
     sections = []
-    for kind in _KINDS:
-        mine = [item for item in found if isinstance(item.claim, kind.answer)]
+    for kind, title, one, many, blocks_of, overview in _KINDS:
+        mine = [item for item in found if isinstance(item.claim, kind)]
         if not mine:
             continue
-        blocks: list[Block] = [kind.overview(mine)] if kind.overview is not None and len(mine) > 1 else []
-        blocks += [block for item in mine for block in kind.blocks(item, models)]
-        text = f"{len(mine)} {kind.one if len(mine) == 1 else kind.many}. {_in_words(mine, models)}"
-        ratios = [item.ratio for item in mine if kind.answer is Certificate and item.ratio is not None]
+        blocks: list[Block] = [overview(mine)] if overview is not None and len(mine) > 1 else []
+        blocks += [block for item in mine for block in blocks_of(item, models)]
+        text = f"{len(mine)} {one if len(mine) == 1 else many}. {_in_words(mine, models)}"
+        ratios = [item.ratio for item in mine if kind is Certificate and item.ratio is not None]
         if ratios:
             text += f" With a lower bound, the bound is at most {upward(max(ratios), 3)} times the true constant."
-        sections.append(Section(kind.title, text, blocks))
+        sections.append(Section(title, text, blocks))
     return sections
 
 
 def _in_words(found: Sequence[Examined], models: bool) -> str:
-    """How many claims hold, in a sentence."""
     count, proved, refuted = len(found), sum(item.proved for item in found), sum(bool(item.refuted) for item in found)
     if not models:
         return "Not checked: no model was given."
@@ -164,7 +146,6 @@ def _in_words(found: Sequence[Examined], models: bool) -> str:
 
 
 def _card(item: Examined, models: bool, where: str, formula: str, facts: Mapping[str, str], subject: str) -> Card:
-    """What a file claims, whether it holds, and facts about it."""
     if item.refuted:
         standing, verdict = "bad", f"Not proved: {item.refuted}"
     elif item.proved:
@@ -174,7 +155,7 @@ def _card(item: Examined, models: bool, where: str, formula: str, facts: Mapping
     else:
         standing = "open"
         verdict = "Not checked: no model was given; lipcert report CERT --model MODEL checks it"
-    network = "not given" if item.network is None else f"{item.model}: {describe_network(item.network)}"
+    network = "not given" if item.network is None else f"{item.model}: {wording.describe_network(item.network)}"
     rules = {"Rules of the proof": ", ".join(item.rules)} if item.rules else {}
     about = {**facts, **rules, "Network": network, "SHA-256": subject}
     return Card(item.path.name, standing, verdict, where[0].upper() + where[1:], formula, list(about.items()))
@@ -188,10 +169,6 @@ def _derived(claim: Reach | Sensitivity) -> dict[str, str]:
     }
 
 
-def _depth(item: Examined) -> int | None:
-    return None if item.network is None else item.network.depth
-
-
 def _certificates(found: Sequence[Examined]) -> Table:
     rows = []
     for item in found:
@@ -199,10 +176,10 @@ def _certificates(found: Sequence[Examined]) -> Table:
         rows.append(
             (
                 Cell(item.path.name),
-                Cell(f"{upward(claim.bound)}{'' if norms.plain else f', {measured(norms)}'}", claim.bound),
+                Cell(f"{upward(claim.bound)}{'' if norms.plain else f', {wording.measured(norms)}'}", claim.bound),
                 Cell.below(None if item.lower is None else item.lower.value, 6),
                 Cell.bound(item.ratio),
-                Cell(brief_region(claim.region)),
+                Cell(wording.describe_region(claim.region)),
                 Cell(str(claim.method).split("(")[0]),
                 Cell(f"{claim.network[:12]}…"),
                 Cell.number(claim.seconds, ".3g"),
@@ -216,8 +193,8 @@ def _certificates(found: Sequence[Examined]) -> Table:
 def _certificate(item: Examined, models: bool) -> list[Block]:
     claim: Certificate = item.claim
     sweeps = len(claim.sweeps) + len(claim.part_sweeps)
-    where, (formula,) = statement(claim, _depth(item))
-    left_out = "".join(f", {which}" for which in restrictions(claim.part, _depth(item)))
+    where, (formula,) = wording.statement(claim, item.depth)
+    left_out = "".join(f", {which}" for which in wording.restrictions(claim.part, item.depth))
     about = "" if item.model is None else f", where f is {item.model}"
     pieces = "" if claim.tree is None else f", and a cut of the region into {claim.tree.leaves} pieces"
     facts = {
@@ -250,9 +227,9 @@ def _reach(item: Examined, models: bool) -> list[Block]:
         "Pieces": f"{pieces}, each with a box of its own" if pieces > 1 else "the region was not cut",
         **_derived(claim),
     }
-    where = statement(claim, _depth(item))[0]
+    where = wording.statement(claim, item.depth)[0]
     card = _card(item, models, where, "output k in [lower, upper], as in the table", facts, claim.network)
-    table = reach_table(_listed(f"Outputs, {item.path.name}", count), claim, LISTED)
+    table = wording.reach_table(_listed(f"Outputs, {item.path.name}", count), claim, LISTED)
     if not item.proved or item.network is None:
         return [card, table]
     drawn = np.argsort(claim.lower - claim.upper, kind="stable")[:2].tolist()  # the widest sides
@@ -268,7 +245,7 @@ def _sensitivity(item: Examined, models: bool) -> list[Block]:
         "Lipschitz bound": f"{upward(claim.bound)}, of all inputs and outputs together",
         **_derived(claim),
     }
-    where = statement(claim, _depth(item))[0]
+    where = wording.statement(claim, item.depth)[0]
     formula = "‖change of output i‖ ≤ bound(i, k) · ‖change of input k‖"
     blocks: list[Block] = [_card(item, models, where, formula, facts, claim.network)]
     if not item.refuted:
@@ -278,7 +255,7 @@ def _sensitivity(item: Examined, models: bool) -> list[Block]:
     pairs = zip(*np.unravel_index(order, claim.matrix.shape), strict=True)
     rows = [
         (
-            *(Cell(group_in_words(group), group[0]) for group in (claim.outputs[i], claim.inputs[k])),
+            *(Cell(wording.group_in_words(group), group[0]) for group in (claim.outputs[i], claim.inputs[k])),
             Cell.bound(float(claim.matrix[i, k]), 6),
         )
         for i, k in pairs
@@ -312,7 +289,7 @@ def _radius(item: Examined, models: bool) -> list[Block]:
         "Rests on": f"{_BASES[claim.basis]}, as the file says",
         "Lipschitz bound": f"{upward(claim.bound)} of {bounded}" if np.isfinite(claim.bound) else "none",
     }
-    where, said = statement(claim, None)
+    where, said = wording.statement(claim, None)
     subject = f"{claim.subject}, of network, point, clip and norm"
     return [_card(item, models, where, " ".join(said).rstrip(","), facts, subject)]
 
@@ -322,13 +299,16 @@ def _sweep(item: Examined, models: bool) -> list[Block]:
     lowers = [row.lower for row in rows]
     if item.proved:
         lowers = [0.0 if lower is None else lower.value for lower in item.lowers]
-    shown = [_proved_row(row, lower) for row, lower in zip(rows, lowers, strict=True)]
+    shown = [
+        replace(row, radius=_radius_of(row), bound=row.certificate.bound, lower=lower)  # what the certificate proves
+        for row, lower in zip(rows, lowers, strict=True)
+    ]
     source = "found for this report" if item.proved else "as the file says"
     facts = {"Rows": f"{len(shown)}, each with a certificate of its own", "Lower bounds": source}
     norms = rows[0].certificate.part.norms
-    where = ", ".join(["for any two inputs x, y in the region of a row", *unit_notes(norms)]) + ":"
+    where = ", ".join(["for any two inputs x, y in the region of a row", *wording.unit_notes(norms)]) + ":"
     blocks: list[Block] = [_card(item, models, where, norms.formula(), facts, rows[0].certificate.network)]
-    blocks.append(sweep_table(f"Rows, {item.path.name}", shown))
+    blocks.append(wording.sweep_table(f"Rows, {item.path.name}", shown))
     if not item.refuted:
         caption = (
             f"{item.path.name}: certified bounds against the radius, lower bounds {source}. The trivial bound is what"
@@ -338,33 +318,22 @@ def _sweep(item: Examined, models: bool) -> list[Block]:
     return blocks
 
 
-def _proved_row(row: SweepRow, lower: float) -> SweepRow:
-    """The row with the radius and the bound that its certificate proves."""
-    region = region_of(row)
-    radius = float(region.radius) if isinstance(region, Ball) else row.radius
-    return replace(row, radius=radius, bound=row.certificate.bound, lower=lower)
+def _radius_of(row: SweepRow) -> float:
+    region = wording.region_of(row)
+    return float(region.radius) if isinstance(region, Ball) else row.radius
 
 
 def _listed(caption: str, count: int) -> str:
     return caption if count <= LISTED else f"{caption}: the first {LISTED} of {count}"
 
 
-@dataclass(frozen=True)
-class _Kind:
-    """A kind of answer: its names, the blocks of one file, and a table of several files."""
-
-    answer: type[Any]
-    title: str
-    one: str
-    many: str
-    blocks: Callable[[Examined, bool], list[Block]]
-    overview: Callable[[Sequence[Examined]], Table] | None = None
-
-
-_KINDS = (
-    _Kind(Certificate, "Certificates", "certificate", "certificates", _certificate, _certificates),
-    _Kind(Reach, "Reach sets", "reach set", "reach sets", _reach),
-    _Kind(Sensitivity, "Sensitivities", "matrix of sensitivities", "matrices of sensitivities", _sensitivity),
-    _Kind(CertifiedRadius, "Certified radii", "certified radius", "certified radii", _radius, _radii),
-    _Kind(tuple, "Sweeps", "sweep", "sweeps", _sweep),
+_Blocks: TypeAlias = Callable[[Examined, bool], list[Block]]
+_Overview: TypeAlias = Callable[[Sequence[Examined]], Table] | None
+_KINDS: tuple[tuple[type[Any], str, str, str, _Blocks, _Overview], ...] = (
+    (Certificate, "Certificates", "certificate", "certificates", _certificate, _certificates),
+    (Reach, "Reach sets", "reach set", "reach sets", _reach, None),
+    (Sensitivity, "Sensitivities", "matrix of sensitivities", "matrices of sensitivities", _sensitivity, None),
+    (CertifiedRadius, "Certified radii", "certified radius", "certified radii", _radius, _radii),
+    (tuple, "Sweeps", "sweep", "sweeps", _sweep, None),
 )
+"""Kinds of answers: their names, the blocks of one file, and a table of several files."""

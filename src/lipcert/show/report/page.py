@@ -80,7 +80,6 @@ def _html(block: Block) -> str:
 
 
 def _table(table: Table) -> str:
-    """A sortable table."""
     numeric, title = table.numeric, escape(table.title)
     head = "".join(
         f'<th scope="col"{_class("number" if right else "")}>{escape(heading)}</th>'

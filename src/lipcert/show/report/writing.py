@@ -123,7 +123,6 @@ def _campaign(results: Results) -> Section:
 
 
 def _in_words(results: Results, summaries: list[Summary]) -> str:
-    """The main result in sentences: the best method at each radius."""
     points = len({row.point for row in results.rows})
     named = " on ".join(file for name in ("model", "data") if isinstance(file := results.about.get(name), str))
     text = f"{named}{': ' if named else ''}{points} points, {results.seconds:.3g} s of work."
@@ -139,7 +138,6 @@ def _in_words(results: Results, summaries: list[Summary]) -> str:
 
 
 def _about(results: Results) -> str:
-    """The meaning of the columns."""
     text = (
         "Correct: classified as labelled. Certified: proved, with every rounding error accounted for, that the whole"
         " ball around the point is of the labelled class. Plain: the same by the rule margin/(√2·bound). Unbroken:"
@@ -201,7 +199,6 @@ _PRINTED: Final = ("paper", "best_paper", "paper_seconds", "width", "layers", "r
 
 
 def _studies(folder: Path) -> list[Section]:
-    """A section for each study that was run, and one about the run itself."""
     file = folder / "run.json"
     run = _record(file)
     sections = [_study(folder, name, part) for name, part in run["sections"].items()]
@@ -214,7 +211,6 @@ def _studies(folder: Path) -> list[Section]:
 
 
 def _record(file: Path) -> dict[str, Any]:
-    """What run.json says; an error if it is not the record of a run."""
     if not file.is_file():
         raise UnreadableResults(f"{file.parent} has no run.json; name a folder that lipcert reproduce --out wrote")
     try:
@@ -289,15 +285,7 @@ def _cell(column: str, text: str, down: bool) -> Cell:
 
 def _how(run: Mapping[str, Any]) -> str:
     length = "The quick selection" if run.get("quick") else "The full selection"
-    ended = f"finished {_moment(run['finished'])}" if run.get("finished") else "and has not finished"
+    ended = f"finished {run['finished']}" if run.get("finished") else "and has not finished"
     limit = f", at most {run['timeout']:g} s a cell and method" if isinstance(run.get("timeout"), (int, float)) else ""
     data = f" Images: {run['data']}." if run.get("data") else ""
-    return f"{length}{limit}; started {_moment(run.get('started'))}, {ended}.{data}"
-
-
-def _moment(text: Any) -> str:
-    """A moment in UTC; a text that is no moment stays as it is."""
-    try:
-        return datetime.fromisoformat(str(text)).astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    except ValueError:
-        return str(text)
+    return f"{length}{limit}; started {run.get('started')}, {ended}.{data}"
