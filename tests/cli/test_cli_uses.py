@@ -162,10 +162,10 @@ def test_notes_of_a_certificate_are_printed(lipcert: Command, monkeypatch: pytes
 
 
 def test_an_interrupted_bound_says_how_long_it_took(lipcert: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    def stop(*_: Any, **__: Any) -> None:
+    def stop(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("lipcert.questions.certify.candidates", stop)
+    monkeypatch.setattr(lc.Auto, "candidates", stop)
     outcome = lipcert("bound", "model.npz", "--center", "zeros", "--eps", "0.5", "--json")
     assert outcome.code == 130
     assert json.loads(outcome.out)["seconds"] > 0.0

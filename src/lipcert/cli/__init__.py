@@ -60,7 +60,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         try:
             app(args=None if arguments is None else list(arguments), prog_name="lipcert")
         except SystemExit as ended:
-            _raise_hidden(ended)
+            cause: BaseException | None = ended
+            while cause is not None:  # typer turns an interrupt or a broken pipe into an exit
+                if isinstance(cause, (KeyboardInterrupt, BrokenPipeError)):
+                    raise cause from None
+                cause = cause.__cause__ or cause.__context__
             _flush()
             raise
     except (LipcertError, OSError, MemoryError, KeyboardInterrupt) as error:
@@ -68,7 +72,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _report(error: BaseException) -> int:
-    """Print an error, and return the exit code."""
     with suppress(OSError):  # the pipe is closed
         _flush()
     if isinstance(error, BrokenPipeError):
@@ -87,15 +90,6 @@ def _report(error: BaseException) -> int:
         for line in (sentence, *getattr(error, "__notes__", ())):
             typer.echo(f"lipcert: {line}", err=True)
     return code
-
-
-def _raise_hidden(ended: SystemExit) -> None:
-    """Raise the interrupt or the broken pipe that typer has turned into an exit."""
-    cause: BaseException | None = ended
-    while cause is not None:
-        if isinstance(cause, (KeyboardInterrupt, BrokenPipeError)):
-            raise cause from None
-        cause = cause.__cause__ or cause.__context__
 
 
 def _flush() -> None:

@@ -189,7 +189,6 @@ def sweep(
 
 
 def _sizes(text: str | None, start: float | None, stop: float | None, count: int | None) -> list[float]:
-    """The radii of --radii, or of --from, --to and --count."""
     if text is not None:
         if (start, stop, count) != (None, None, None):
             raise InvalidInput("--radii lists the radii; leave out --from, --to and --count")
@@ -198,19 +197,15 @@ def _sizes(text: str | None, start: float | None, stop: float | None, count: int
         raise InvalidInput("sweep needs --radii, as in 1,0.5,0.1, or --from and --to")
     if not 0 < start <= stop < np.inf:
         raise InvalidInput(f"--from and --to must be numbers with 0 < from <= to, got {start} and {stop}")
-    number = 10 if count is None else count
-    if number < 1:
-        raise InvalidInput(f"--count must be at least 1, got {number}")
-    return np.geomspace(stop, start, number).tolist()
+    if count is not None and count < 1:
+        raise InvalidInput(f"--count must be at least 1, got {count}")
+    return np.geomspace(stop, start, count or 10).tolist()
 
 
 def _sweep_record(network: Network, largest: Ball, method: Method, rows: Sequence[SweepRow]) -> dict[str, Any]:
-    def row_record(row: SweepRow) -> dict[str, Any]:
-        found = {name: getattr(row, name) for name in ("radius", "bound", "lower", "seconds")}
-        return found | {"verified": row.certificate.verified}
-
+    names = ("radius", "bound", "lower", "seconds")
     return {
-        "rows": [row_record(row) for row in rows],
+        "rows": [{**{n: getattr(row, n) for n in names}, "verified": row.certificate.verified} for row in rows],
         "trivial": rows[0].trivial if np.isfinite(rows[0].trivial) else None,
         **output.norms_record(rows[0].certificate.part.norms),
         "method": output.method_record(method),
@@ -405,19 +400,15 @@ def verify(
             _verified_record(claim, proved, {"proved": True, "exact": exact, "rules": used, "seconds": seconds})
         )
         return
-    output.console().print(_theorem(reading.name(model), network, claim), soft_wrap=True)
-    if used:
-        output.console().print(f"Rules of the proof: {', '.join(used)}.", soft_wrap=True)
+    said = [_theorem(reading.name(model), network, claim)]
+    said += [f"Rules of the proof: {', '.join(used)}."] if used else []
     if exact:
-        output.console().print(
-            f"Derived in ball arithmetic in {seconds:.3g} seconds. It also holds for all weights and biases within"
-            " 2⁻⁵⁰ of these,\nrelative to their size.",
-            soft_wrap=True,
-        )
+        said.append(f"Derived in ball arithmetic in {seconds:.3g} seconds. It also holds for all weights and biases")
+        said.append("within 2⁻⁵⁰ of these, relative to their size.")
+    output.console().print("\n".join(said), soft_wrap=True)
 
 
 def _claim_record(claim: Reach | Sensitivity | Certificate) -> dict[str, Any]:
-    """What an answer claims, in JSON's types."""
     found = {"bound": claim.bound, "region": output.region_record(claim.region), "network": claim.network}
     if isinstance(claim, Reach):
         return found | {"lower": claim.lower.tolist(), "upper": claim.upper.tolist(), "layer": claim.layer}

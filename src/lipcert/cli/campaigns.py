@@ -133,15 +133,13 @@ def robust(
 
 
 def _points(text: str | None) -> int | slice | None:
-    """A number, or a range A:B of which either end may be left out."""
     if text is None:
         return None
     match = re.fullmatch(r"(\d*):(\d*)|(\d+)", text.strip())
     if match is None:
         raise InvalidInput(f"--points must be a number or a range, as in 100 or 50:100; got {text!r}")
-    if match[3]:
-        return int(match[3])
-    return slice(*(int(end) if end else None for end in (match[1], match[2])))
+    first, last, number = (int(part) if part else None for part in match.groups())
+    return slice(first, last) if number is None else number
 
 
 @contextmanager
@@ -200,7 +198,6 @@ def results(
 
 
 def _show(found: Results, json: bool) -> None:
-    """Print the summary as tables, or as JSON."""
     summaries = summarise(found)
     if json:
         record = {"about": found.about, "seconds": found.seconds, "rows": len(found.rows)}
@@ -224,7 +221,6 @@ def _show(found: Results, json: bool) -> None:
 
 
 def _counts(summary: Summary) -> str:
-    """How many points of one radius are certified, by which proof, broken and undecided."""
     size = f"radius {summary.radius:g}" if summary.radius > 0.0 else "searched"
     ways = ", ".join(f"{count} by {basis}" for basis, count in sorted(summary.bases.items())) or "none"
     rest = ""

@@ -60,7 +60,7 @@ def inspect(
     if json:
         output.print_json(record)
     else:
-        _print_region(console, record)
+        _print_open_slopes(console, record)
 
 
 def describe(network: Network, imported: Imported | None) -> dict[str, Any]:
@@ -110,7 +110,6 @@ def _open_slopes(network: Network, region: Region) -> list[int]:
 
 
 def _print_layers(console: Console, model: str, record: dict[str, Any]) -> None:
-    """The table of layers, which needs no region."""
     shape = " × ".join(map(str, record["input_shape"]))
     console.print(f"[bold]{model}[/bold]: {record['inputs']} inputs ({shape}), {record['outputs']} outputs,", end=" ")
     console.print(f"{record['parameters']:,} parameters, {record['stored']:,} numbers stored\n", soft_wrap=True)
@@ -125,8 +124,7 @@ def _print_layers(console: Console, model: str, record: dict[str, Any]) -> None:
     console.print(output.ruled(Table("", ("layer", "neurons", "activations", "weight", "made from"), rows)))
 
 
-def _print_region(console: Console, record: dict[str, Any]) -> None:
-    """The open slopes of a region."""
+def _print_open_slopes(console: Console, record: dict[str, Any]) -> None:
     if record["region"] is None:
         console.print("Give --center and --radius to count open slopes, on which time and memory depend.")
         return

@@ -106,8 +106,9 @@ class ReadingOptions:
 
     def network(self, model: str) -> Network:
         """The network in a file."""
-        mean, std = parsing.listed("--mean", self.mean), parsing.listed("--std", self.std)
-        return load(model, mean=mean, std=std, **self.arguments())
+        front: dict[str, Any] = {"mean": self.mean, "std": self.std}
+        front = {name: None if text is None else parsing.listed(f"--{name}", text) for name, text in front.items()}
+        return load(model, **front, **self.arguments())
 
     def name(self, model: str) -> str:
         """What a theorem calls the model: its file, and the normalisation in front of it."""
@@ -235,7 +236,7 @@ def check_figure(path: Path | None) -> None:
     if path.suffix.lower() not in (".png", ".pdf", ".svg") or not path.parent.is_dir():
         raise InvalidInput(f"--plot must name a .png, .pdf or .svg file in a folder that exists, got {path}")
     check_output("--plot", path)
-    plots.axes()  # raises if matplotlib is missing
+    plots.figure()  # raises if matplotlib is missing
 
 
 def check_output(name: str, path: Path | None, *inputs: str | Path) -> None:

@@ -63,14 +63,7 @@ def report(
         )
 
 
-class Section(StrEnum):
-    """The parts of the reproduction."""
-
-    TABLE1 = "table1"
-    TABLE2 = "table2"
-    RADIUS = "radius"
-    MNIST = "mnist"
-    ALL = "all"
+Section = StrEnum("Section", ["table1", "table2", "radius", "mnist", "all"])  # parts of the reproduction
 
 
 def reproduce(
@@ -104,7 +97,7 @@ def reproduce(
     from lipcert.reproduce.run import SECTIONS
     from lipcert.reproduce.run import reproduce as run
 
-    sections = SECTIONS if section is Section.ALL else (section.value,)
+    sections = SECTIONS if section is Section.all else (section.value,)
     names = None if methods is None else [name.strip() for name in methods.split(",")]
     progress = None if sys.stderr.isatty() else lambda text: typer.echo(text, err=True)  # a terminal has its own line
     record = run(sections, out, quick=quick, methods=names, timeout=timeout, data=data, progress=progress)

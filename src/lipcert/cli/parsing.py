@@ -58,7 +58,7 @@ def fixed_values(texts: list[str] | None) -> dict[str, Any] | None:
             raise InvalidInput(f"--fixed must be NAME=FILE or NAME=NUMBERS, as in mask=1,0,1; got {text!r}")
         if name in found:
             raise InvalidInput(f"--fixed gives {name} twice")
-        array = _listed(f"--fixed {name}", value)
+        array = listed(f"--fixed {name}", value)
         found[name] = array if _is_file(value) else array.tolist()
     return found or None
 
@@ -67,7 +67,7 @@ def norm(option: str, name: str, scale: str | None = None) -> Norm:
     """The norm of that name and scale."""
     if name not in NORMS:
         raise InvalidInput(f"{option} must be one of {', '.join(NORMS)}, got {name!r}")
-    units = np.ones(1) if scale is None else _listed(option.replace("-norm", "-scale"), scale).ravel()
+    units = np.ones(1) if scale is None else listed(option.replace("-norm", "-scale"), scale).ravel()
     return NORMS[name](units[0] if units.size == 1 else units)  # type: ignore[call-arg]
 
 
@@ -104,12 +104,8 @@ def span(option: str, text: str | None) -> tuple[int, int] | None:
     return int(match[1]), int(match[2])
 
 
-def listed(option: str, text: str | None) -> Array | None:
+def listed(option: str, text: str) -> Array:
     """Numbers separated by commas, or those of a file."""
-    return None if text is None else _listed(option, text)
-
-
-def _listed(option: str, text: str) -> Array:
     what = "numbers separated by commas, a .npy, .npz or .csv file, or zeros"
     return _from_file(option, text) if _is_file(text) else np.array(_parts(option, text, float, what))
 
@@ -118,7 +114,7 @@ def vector(option: str, text: str, size: int) -> Array:
     """The ``size`` numbers of a file, of a point of a file, of a list with commas, or zeros."""
     if text.strip().lower() == "zeros":
         return np.zeros(size)
-    values = _listed(option, text)
+    values = listed(option, text)
     if values.size != size:
         if values.ndim > 1 and values[0].size == size:
             raise InvalidInput(f"{option}: {text} holds {len(values)} points; say which, from 0, as in {text}:7")
@@ -132,7 +128,7 @@ def corners(option: str, texts: tuple[str, str], size: int) -> tuple[Array, Arra
 
     def corner(text: str) -> Array:
         single = "," not in text and not _is_file(text) and text.strip().lower() != "zeros"
-        return np.full(size, _listed(option, text)) if single else vector(option, text, size)
+        return np.full(size, listed(option, text)) if single else vector(option, text, size)
 
     low, high = map(corner, texts)
     if (low > high).all():

@@ -1,7 +1,7 @@
 """The paper's figures, drawn from what was found here (extra ``plot``).
 
-Every method has a colour, a marker and a dash pattern of its own, so that figures can be read without colour: methods
-of the literature are thin with open markers, lipcert's own thick with filled ones.
+Methods look as in :func:`lipcert.show.plots.look`; those of the literature have thin dashed lines, lipcert's own thick
+ones.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -22,7 +22,6 @@ from lipcert.show import plots
 
 Drawn: TypeAlias = tuple[str, str]
 """A file of a figure, without its ending, and what it shows."""
-_DASHES: Final = ((4, 2), (1, 1.5), (6, 2, 1, 2), (3, 1, 1, 1, 1, 1), (8, 3), (2, 2))
 
 
 def draw_table(folder: Path, plan: Plan, found: Sequence[Line]) -> list[Drawn]:
@@ -90,17 +89,14 @@ def _style(method: str) -> dict[str, Any]:
         return {"color": "#777777", "linestyle": "-", "linewidth": 1.0}
     if method == "auto":  # it often ends where joint does, so it is drawn broad and pale underneath
         return plots.look(method) | {"linewidth": 5.0, "markersize": 13, "zorder": 1.5}
-    if method in PUBLISHED:
-        dashes = _DASHES[list(PUBLISHED).index(method) % len(_DASHES)]
-        return plots.look(method) | {"linewidth": 1.0, "dashes": dashes}
-    return plots.look(method) | {"linewidth": 2.0}
+    return plots.look(method) | ({"linewidth": 1.0, "linestyle": "--"} if method in PUBLISHED else {"linewidth": 2.0})
 
 
 def _draw_radii(folder: Path, found: Sequence[Line]) -> list[Drawn]:
     figures = []
     for layers in sorted({line.cell.layers for line in found}):
         part = [line for line in found if line.cell.layers == layers]
-        ax = plots.axes()
+        ax = plots.figure().subplots()
         for method in _methods(part):
             points = [(line.cell.delta, line.result.value) for line in part if line.method == method]
             points = sorted((delta, value) for delta, value in points if value)

@@ -130,7 +130,6 @@ def _section(title: str, summary: str, stems: list[str], drawn: list[figures.Dra
 
 
 def _check(sections: Sequence[str], methods: Sequence[str] | None, timeout: float) -> None:
-    """What is wrong is said before the work, and what is missing."""
     strange = [name for name in sections if name not in SECTIONS]
     if strange or not sections:
         raise InvalidInput(f"sections must be some of {', '.join(SECTIONS)}; got {', '.join(strange) or 'none'}")
@@ -139,13 +138,12 @@ def _check(sections: Sequence[str], methods: Sequence[str] | None, timeout: floa
         raise InvalidInput(f"methods: {', '.join(map(repr, unknown))} unknown; known are {', '.join(METHODS)}")
     if not (math.isfinite(timeout) and timeout > 0.0):
         raise InvalidInput(f"timeout must be a positive number of seconds, got {timeout}")
-    plots.axes()  # raises if matplotlib is missing
+    plots.figure()  # raises if matplotlib is missing
     if "mnist" in sections:
         require_torch()
 
 
 def _earlier(path: Path) -> dict[str, Any]:
-    """The sections of earlier runs in the same folder."""
     if not path.exists():
         return {}
     try:

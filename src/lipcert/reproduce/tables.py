@@ -11,7 +11,7 @@ from lipcert.methods.auto import Auto
 from lipcert.questions.compare import supervised
 from lipcert.questions.names import OWN
 from lipcert.reproduce.cells import AUTODIFF, LOWER, REFERENCES, STUDIES, Cell, measure
-from lipcert.reproduce.printed import Printed, agrees, number, paper_table
+from lipcert.reproduce.printed import Printed, agrees, paper_table
 from lipcert.reproduce.store import Key, Store
 from lipcert.runtime.clock import clock
 
@@ -98,43 +98,26 @@ def _answer(plan: Plan, cell: Cell, method: str, store: Store) -> Result:
 class Line:
     """A cell and a method: what is printed, what came out here, and what lipcert's best is in that cell.
 
-    ``best`` is the smallest printed figure of the cell, ``ours`` the smallest of lipcert's.
+    Attributes
+    ----------
+    difference : how far the value here is from the printed one, relative to that.
+    agreement : whether the value here rounds to every printed digit; None where one of them is missing.
+    best_paper, ours : the smallest printed figure of the cell, and the smallest of lipcert's.
+    ratio : ours / best_paper.
+    below : whether lipcert's best is at most the smallest printed figure, or rounds to it.
     """
 
     cell: Cell
     method: str
     printed: Printed
     result: Result
+    difference: float | None
+    agreement: bool | None
     lower: float | None
-    best: str
+    best_paper: float | None
     ours: float | None
-
-    @property
-    def difference(self) -> float | None:
-        """How far the value here is from the printed one, relative to that."""
-        paper = self.printed.value
-        return None if paper is None or self.result.value is None else self.result.value / paper - 1.0
-
-    @property
-    def agreement(self) -> bool | None:
-        """Whether the value here rounds to every printed digit; None where one of them is missing."""
-        known = self.printed.value is not None and self.result.value is not None
-        return agrees(self.result.value or 0.0, self.printed.bound) if known else None
-
-    @property
-    def best_paper(self) -> float | None:
-        """The smallest printed figure of the cell, as a number."""
-        return number(self.best)
-
-    @property
-    def ratio(self) -> float | None:
-        """Lipcert's best over the best printed figure."""
-        return None if self.ours is None or self.best_paper is None else self.ours / self.best_paper
-
-    @property
-    def below(self) -> bool | None:
-        """Whether lipcert's best is at most the smallest printed figure, or rounds to it."""
-        return None if self.ratio is None else self.ratio <= 1.0 or agrees(self.ours or 0.0, self.best)
+    ratio: float | None
+    below: bool | None
 
 
 def lines(plan: Plan, results: Results) -> Iterator[Line]:
@@ -148,10 +131,16 @@ def lines(plan: Plan, results: Results) -> Iterator[Line]:
             return table.get((*place, cell.delta), table.get((*place, None), Printed()))
 
         theirs = [printed(name) for name in {name for name, *_ in table} - {AUTODIFF}]
-        best = min(((one.value, one.bound) for one in theirs if one.value), default=(0.0, ""))[1]
+        best = min((one for one in theirs if one.value), key=lambda one: one.value or 0.0, default=Printed())
         here = {method: results.get((cell, method), Result()) for method in plan.methods}
         proved = (here[name].value for name in plan.methods if name in OWN)
         ours = min((value for value in proved if value is not None), default=None)
+        ratio = None if ours is None or best.value is None else ours / best.value
+        below = None if ratio is None else ratio <= 1.0 or agrees(ours or 0.0, best.bound)
         lower = here[LOWER].value if LOWER in here else None
         for method in plan.methods:
-            yield Line(cell, method, printed(method), here[method], lower, best, ours)
+            paper, value, difference, agreement = printed(method), here[method].value, None, None
+            if paper.value is not None and value is not None:
+                difference, agreement = value / paper.value - 1.0, agrees(value, paper.bound)
+            compared = difference, agreement, lower, best.value, ours, ratio, below
+            yield Line(cell, method, paper, here[method], *compared)

@@ -67,7 +67,7 @@ def comparison(result: Comparison, ax: Any = None) -> Any:
 
 def radius_curve(rows: Sequence[SweepRow], ax: Any = None, title: str = "") -> Any:
     """Bound, lower bound and trivial bound against the radius, on logarithmic axes; radius 0 is left out."""
-    ax = axes() if ax is None else ax
+    ax = figure().subplots() if ax is None else ax
     shown = sorted((row for row in rows if row.radius > 0), key=lambda row: row.radius)
     radii = [row.radius for row in shown]
     bounds, lowers = [row.bound for row in shown], [row.lower for row in shown]
@@ -93,7 +93,7 @@ def certified_share(rows: Sequence[Row], ax: Any = None, *, attacked: bool = Fal
     The largest certified radius of a point and method counts. A curve ends at the largest ball of the campaign. After
     attacks, a dotted curve is the share classified correctly without a counterexample: an upper limit.
     """
-    ax = axes() if ax is None else ax
+    ax = figure().subplots() if ax is None else ax
     shapes = cycle("os^vDP")
     sizes = [row.radius for row in rows]
     end = max(sizes) if sizes and min(sizes) > 0.0 else np.inf  # a search has no largest ball
@@ -139,7 +139,7 @@ def reach_set(found: Reach, network: Network, outputs: tuple[int, int] = (0, 1),
         return _one_output(found, network, ax)
     i, j = outputs
     check_pair(outputs, len(found.lower))
-    ax = axes() if ax is None else ax
+    ax = figure().subplots() if ax is None else ax
     samples = found.region.sample(2000, np.random.default_rng(0))
     values = network.preactivations(samples)[found.layer - 1]
     ax.plot(values[:, i], values[:, j], ".", markersize=2, color="tab:gray", label="outputs of random inputs")
@@ -230,12 +230,7 @@ def logarithmic(axis: Any) -> None:
         axis.set_major_formatter("{x:g}")
 
 
-def axes() -> Any:
-    """Axes of a new figure, or an error that says what to install."""
-    return figure(9.0, 4.8).subplots()
-
-
-def figure(width: float, height: float) -> Any:
+def figure(width: float = 9.0, height: float = 4.8) -> Any:
     """A new figure, so many inches wide and high, or an error that says what to install."""
     try:
         from matplotlib.figure import Figure
