@@ -14,14 +14,17 @@ says how far it is from the best. R and h collect x ≥ 0 and the budget as h + 
 
 from __future__ import annotations
 
+import contextlib
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import linalg, sparse
 
 from lipcert.errors import ProofFailed
-from lipcert.methods.eigenvalues import inverse_of
+from lipcert.methods.eigenvalues import inverse_of, symmetric
 from lipcert.model.arrays import Array, dense
 
 _ROOMY = 1e-4
@@ -76,93 +79,72 @@ def solve(problem: Inequality, tolerance: float = 1e-7) -> Solution:
     """The largest c, to the relative tolerance or what rounding allows, six digits at least."""
     if not problem.output.any():
         return Solution(np.inf, problem.start, problem.start)
-    scaled, gain = _scaled(problem)
-    found = _maximise(scaled, tolerance)
-    return Solution(found.c * gain, found.x * problem.start, found.roomy * problem.start)
-
-
-def _scaled(problem: Inequality) -> tuple[Inequality, float]:
-    """The same with x = 1 at the start, unit diagonal there, and c = 1 half of what the start allows; and c's unit."""
-    left = sparse.csc_array(problem.left * problem.start[problem.groups])
-    matrix = problem.constant + symmetric_sum(left, problem.right, np.ones(problem.groups.size))
-    diagonal = np.diagonal(matrix)
-    try:
-        if not (np.isfinite(diagonal).all() and (diagonal > 0.0).all()):
-            raise linalg.LinAlgError
-        size = np.sqrt(diagonal)
-        factor = linalg.cholesky(matrix / size / size[:, None], lower=True)
-    except linalg.LinAlgError:
-        raise SolverFailed("the inequality has no interior: the start is not feasible") from None
-    shrink, output = sparse.diags_array(1.0 / size), problem.output / size[:, None]
-    gain = 0.5 / float(np.linalg.norm(linalg.solve_triangular(factor, output, lower=True), 2)) ** 2
-    scaled = Inequality(
-        problem.constant / size / size[:, None],
-        sparse.csc_array(shrink @ left),
-        sparse.csc_array(shrink @ problem.right),
-        output * np.sqrt(gain),
-        problem.groups,
-        np.ones(problem.start.size),
-        None if problem.budget is None else problem.budget * problem.start,
-    )
-    return scaled, gain
-
-
-def _maximise(problem: Inequality, tolerance: float) -> Solution:
-    """The same for a problem that is scaled so that x = 1, c = 1 is well inside."""
-    if not problem.start.size:
-        return Solution(2.0, problem.start, problem.start)
     program = _Program(problem)
+    if not problem.start.size:
+        return Solution(2.0 * program.gain, problem.start, problem.start)
     point = best = program.begin()
-    roomy, idle = None, 0
+    roomy, idle, least = None, 0, np.inf
     for _ in range(_ITERATIONS):
-        if roomy is None and point.gap <= _ROOMY:
+        gap = program.gap(point)
+        if roomy is None and gap <= _ROOMY:
             roomy = point.x
-        best, idle = (point, 0) if point.gap < 0.9 * best.gap or roomy is None else (best, idle + 1)
-        if point.gap <= tolerance or idle > _PATIENCE:
+        idle += 1
+        if roomy is None or gap < 0.9 * least:
+            best, least, idle = point, gap, 0
+        if gap <= tolerance or idle > _PATIENCE:
             break
         try:
-            point = _Step(program, point).take()
+            point = program.step(point)
         except linalg.LinAlgError:  # rounding allows no further step
             break
-    if roomy is None or best.gap > _ENOUGH:
+    if roomy is None or least > _ENOUGH:
         raise SolverFailed(
-            f"the interior-point method stopped {best.gap:.1e} from the optimum, short of six digits;"
+            f"the interior-point method stopped {least:.1e} from the optimum, short of six digits;"
             " the weights may be ill-scaled"
         )
-    return Solution(best.c, best.x, roomy)
+    return Solution(best.c * program.gain, best.x * problem.start, roomy * problem.start)
 
 
-@dataclass(frozen=True, eq=False)
-class _Point:
-    """x, c with the Cholesky factor of their matrix; X and s of the dual problem; how far they are from the best."""
+class _Point(NamedTuple):
+    """x and c, their matrix K + Σ x F - c YYᵀ and slack h + Rx, and the dual X and s; or a change of all of these."""
 
     x: Array
     c: float
     matrix: Array
-    factor: Array
-    slack: Array  # h + R x
+    slack: Array
     X: Array
     s: Array
-    mu: float
-    gap: float
 
 
 class _Program:
-    """The inequality, with what every step needs of it."""
+    """The inequality in units in which the start is x = 1, with unit diagonal, and c = 1 is half of what it allows."""
 
     def __init__(self, problem: Inequality) -> None:
-        self.problem, count = problem, problem.start.size
+        self.groups, count = problem.groups, problem.start.size
+        left = sparse.csc_array(problem.left * problem.start[self.groups])
+        matrix = problem.constant + symmetric_sum(left, problem.right, np.ones(self.groups.size))
+        diagonal = np.diagonal(matrix)
+        try:
+            if not (np.isfinite(diagonal).all() and (diagonal > 0.0).all()):
+                raise linalg.LinAlgError
+            size = np.sqrt(diagonal)
+            factor = linalg.cholesky(matrix / size / size[:, None], lower=True)
+        except linalg.LinAlgError:
+            raise SolverFailed("the inequality has no interior: the start is not feasible") from None
+        shrink, output = sparse.diags_array(1.0 / size), problem.output / size[:, None]
+        self.gain = 0.5 / float(np.linalg.norm(linalg.solve_triangular(factor, output, lower=True), 2)) ** 2
+        self.constant, self.Y = problem.constant / size / size[:, None], output * np.sqrt(self.gain)
+        self.A, self.B = (_dense_if_faster(sparse.csc_array(shrink @ part)) for part in (left, problem.right))
+        self.left, self.right = (part.T.tocsr() if sparse.issparse(part) else part.T for part in (self.A, self.B))
+        self.square = self.Y @ self.Y.T
         self.R, self.h = np.eye(count), np.zeros(count)
         if problem.budget is not None:
-            self.R, self.h = np.vstack([self.R, -problem.budget]), np.append(self.h, 1.0)
-        self.A, self.B = (part.toarray() if _crowded(part) else part for part in (problem.left, problem.right))
-        self.left, self.right = (part.T.tocsr() if sparse.issparse(part) else part.T for part in (self.A, self.B))
-        self.square = problem.output @ problem.output.T
+            self.R, self.h = np.vstack([self.R, -problem.budget * problem.start]), np.append(self.h, 1.0)
         self.order = len(self.square) + self.h.size
 
     def change(self, x: Array, c: float) -> Array:
         """Σ x F - c YYᵀ."""
-        return symmetric_sum(self.A, self.B, x[self.problem.groups]) - c * self.square
+        return symmetric_sum(self.A, self.B, x[self.groups]) - c * self.square
 
     def pairing(self, X: Array) -> Array:
         """tr(F_k X) for each variable, (g,)."""
@@ -173,115 +155,100 @@ class _Program:
 
     def collect(self, pairs: Array) -> Array:
         """Sums over the pairs that share a variable, (k,) to (g,)."""
-        return np.bincount(self.problem.groups, weights=pairs, minlength=self.problem.start.size)
+        return np.bincount(self.groups, weights=pairs, minlength=self.R.shape[1])
 
     def begin(self) -> _Point:
-        x = self.problem.start
-        X = inverse_of(linalg.cholesky(self.problem.constant + self.change(x, 1.0), lower=True))
+        x = np.ones(self.R.shape[1])
+        X = inverse_of(linalg.cholesky(self.constant + self.change(x, 1.0), lower=True))
         weight = 1.0 / float(np.sum(self.square * X))
         return self.point(x, 1.0, weight * X, weight / (self.h + self.R @ x))
 
     def point(self, x: Array, c: float, X: Array, s: Array) -> _Point:
-        matrix, slack = self.problem.constant + self.change(x, c), self.h + self.R @ x
-        mu = (float(np.sum(X * matrix)) + float(s @ slack)) / self.order
-        astray = np.abs(self.pairing(X) + self.R.T @ s) @ x + abs(1.0 - float(np.sum(self.square * X))) * c
-        gap = (self.order * mu + float(astray)) / c
-        return _Point(x, c, matrix, linalg.cholesky(matrix, lower=True), slack, X, s, mu, gap)
+        return _Point(x, c, self.constant + self.change(x, c), self.h + self.R @ x, X, s)
 
+    def mu(self, at: _Point) -> float:
+        """The mean of the products X·matrix and s·slack, zero at the best point."""
+        return (float(np.sum(at.X * at.matrix)) + float(at.s @ at.slack)) / self.order
 
-def _crowded(matrix: sparse.csc_array) -> bool:
-    """Whether a matrix is small or full enough that a dense one is faster."""
-    return bool(matrix.shape[0] <= 150 or matrix.nnz > 0.2 * matrix.shape[0] * matrix.shape[1])
+    def gap(self, at: _Point) -> float:
+        """How far c is from the best, relatively, and X and s from fulfilling their equations."""
+        astray = np.abs(self.pairing(at.X) + self.R.T @ at.s) @ at.x
+        astray += abs(1.0 - float(np.sum(self.square * at.X))) * at.c
+        return (self.order * self.mu(at) + float(astray)) / at.c
 
-
-@dataclass(frozen=True, eq=False)
-class _Move:
-    """A direction in all unknowns; ``matrix`` and ``slack`` are what (x, c) do to the inequality."""
-
-    x: Array
-    c: float
-    matrix: Array
-    slack: Array
-    X: Array
-    s: Array
-
-
-class _Step:
-    """One predictor-corrector step from a point; LinAlgError where rounding allows none."""
-
-    def __init__(self, program: _Program, point: _Point) -> None:
-        self.program, self.point = program, point
-        self.inverse = inverse_of(point.factor)
-        self._factorise()
-
-    def take(self) -> _Point:
-        point, order = self.point, self.program.order
-        guess = self._direction(0.0, None)
-        dual, primal = self._lengths(guess)
+    def step(self, at: _Point) -> _Point:
+        """One predictor-corrector step; LinAlgError where rounding allows none."""
+        direction = self.linearised(at)
+        guess = direction(0.0, None)
+        dual, primal = _lengths(at, guess)
         sigma = 0.8
         if min(dual, primal) >= 0.1:
-            X, s = point.X + dual * guess.X, point.s + dual * guess.s
-            after = float(np.sum(X * (point.matrix + primal * guess.matrix)))
-            after += float(s @ (point.slack + primal * guess.slack))
-            sigma = float(np.clip((after / order / point.mu) ** 3, 1e-6, 1.0))
-        move = self._direction(sigma * point.mu, guess)
-        dual, primal = self._lengths(move)
+            lengths = primal, primal, primal, primal, dual, dual
+            after = _Point(*(one + length * move for one, length, move in zip(at, lengths, guess, strict=True)))
+            sigma = float(np.clip((self.mu(after) / self.mu(at)) ** 3, 1e-6, 1.0))
+        move = direction(sigma * self.mu(at), guess)
+        dual, primal = _lengths(at, move)
         if move.c < 0.0:
-            primal = min(primal, -0.9 * point.c / move.c)
-        X = point.X + dual * move.X
-        x, c = point.x + primal * move.x, point.c + primal * move.c
-        return self.program.point(x, c, 0.5 * (X + X.T), point.s + dual * move.s)
+            primal = min(primal, -0.9 * at.c / move.c)
+        X = at.X + dual * move.X
+        return self.point(at.x + primal * move.x, at.c + primal * move.c, 0.5 * (X + X.T), at.s + dual * move.s)
 
-    def _factorise(self) -> None:
-        """The system for (x, c): entries tr(F_j X F_k G⁻¹) and s/slack, scaled to unit diagonal."""
-        p, X, G = self.program, self.point.X, self.inverse
-        Xa, Xb, Ga, Gb = p.left @ X, p.right @ X, p.left @ G, p.right @ G
-        A, B, Y = p.A, p.B, p.problem.output
+    def linearised(self, at: _Point) -> Callable[[float, _Point | None], _Point]:
+        """The step to X·matrix = target·I, for any target; with the second-order term that a guess foresees."""
+        G = inverse_of(linalg.cholesky(at.matrix, lower=True))
+        system = self.system(at, G)
+        unit = 1.0 / np.sqrt(np.diagonal(system))
+        root = _factor(unit[:, None] * system * unit)
+
+        def direction(target: float, guess: _Point | None) -> _Point:
+            aim, level = target * G, target / at.slack
+            if guess is not None:
+                aim = aim - symmetric(guess.X @ guess.matrix @ G)
+                level = level - guess.s * guess.slack / at.slack
+            wanted = np.append(self.pairing(aim) + self.R.T @ level, 1.0 - float(np.sum(self.square * aim)))
+            move = np.zeros(wanted.size)
+            for _ in range(3):  # with iterative refinement
+                move = move + unit * linalg.cho_solve(root, unit * (wanted - system @ move), check_finite=False)
+            x, c = move[:-1], float(move[-1])
+            matrix, slack = self.change(x, c), self.R @ x
+            s = level - at.s - at.s / at.slack * slack
+            return _Point(x, c, matrix, slack, aim - at.X - symmetric(at.X @ matrix @ G), s)
+
+        return direction
+
+    def system(self, at: _Point, G: Array) -> Array:
+        """The system for (x, c): entries tr(F_j X F_k G) and s/slack."""
+        A, B, Y, X = self.A, self.B, self.Y, at.X
+        Xa, Xb, Ga, Gb = self.left @ X, self.right @ X, self.left @ G, self.right @ G
         Xab, Gab = Xa @ B, Ga @ B
         pairs = 0.25 * ((Xa @ A) * (Gb @ B) + Xab * Gab.T + Xab.T * Gab + (Xb @ B) * (Ga @ A))
-        count = self.point.x.size
+        count = at.x.size
+        if count < self.groups.size:
+            pairs = np.apply_along_axis(self.collect, 0, np.apply_along_axis(self.collect, 1, pairs))
         system = np.empty((count + 1, count + 1))
-        if count < p.problem.groups.size:
-            pairs = np.apply_along_axis(p.collect, 0, np.apply_along_axis(p.collect, 1, pairs))
-        system[:count, :count] = 0.5 * (pairs + pairs.T) + (p.R.T * (self.point.s / self.point.slack)) @ p.R
+        system[:count, :count] = 0.5 * (pairs + pairs.T) + (self.R.T * (at.s / at.slack)) @ self.R
         XY, GY = X @ Y, G @ Y
-        mixed = (p.left @ XY) * (p.right @ GY) + (p.right @ XY) * (p.left @ GY)
-        system[:count, count] = system[count, :count] = -0.5 * p.collect(mixed.sum(axis=1))
+        mixed = (self.left @ XY) * (self.right @ GY) + (self.right @ XY) * (self.left @ GY)
+        system[:count, count] = system[count, :count] = -0.5 * self.collect(mixed.sum(axis=1))
         system[count, count] = float(np.sum((Y.T @ XY) * (Y.T @ GY)))
-        self.system = system
-        self.unit = 1.0 / np.sqrt(np.diagonal(system))
-        scaled = self.unit[:, None] * system * self.unit
-        for jitter in (0.0, 1e-15, 1e-13, 1e-11):
-            try:
-                self.root = linalg.cho_factor(scaled + jitter * np.eye(count + 1), check_finite=False)
-                return
-            except linalg.LinAlgError:
-                continue
-        raise linalg.LinAlgError("the step's system is singular to working precision")
+        return system
 
-    def _direction(self, target: float, guess: _Move | None) -> _Move:
-        """Towards X G = target·I; a guess adds the second-order term that it lets us foresee."""
-        p, point = self.program, self.point
-        aim, level = target * self.inverse, target / point.slack
-        if guess is not None:
-            bend = guess.X @ guess.matrix @ self.inverse
-            aim = aim - 0.5 * (bend + bend.T)
-            level = level - guess.s * guess.slack / point.slack
-        wanted = np.append(p.pairing(aim) + p.R.T @ level, 1.0 - float(np.sum(p.square * aim)))
-        move = np.zeros(wanted.size)
-        for _ in range(3):  # with iterative refinement
-            rest = wanted - self.system @ move
-            move = move + self.unit * linalg.cho_solve(self.root, self.unit * rest, check_finite=False)
-        x, c = move[:-1], float(move[-1])
-        matrix, slack = p.change(x, c), p.R @ x
-        turn = point.X @ matrix @ self.inverse
-        s = level - point.s - point.s / point.slack * slack
-        return _Move(x, c, matrix, slack, aim - point.X - 0.5 * (turn + turn.T), s)
 
-    def _lengths(self, move: _Move) -> tuple[float, float]:
-        """How far X and s, and x and c, may go, with a little room to the edges of their cones."""
-        point = self.point
-        return _length(point.X, move.X, point.s, move.s), _length(point.matrix, move.matrix, point.slack, move.slack)
+def _factor(matrix: Array) -> Any:
+    for jitter in (0.0, 1e-15, 1e-13, 1e-11):
+        with contextlib.suppress(linalg.LinAlgError):
+            return linalg.cho_factor(matrix + jitter * np.eye(len(matrix)), check_finite=False)
+    raise linalg.LinAlgError("the step's system is singular to working precision")
+
+
+def _dense_if_faster(matrix: sparse.csc_array) -> Any:
+    """A matrix that is small or full enough as a dense one."""
+    return matrix.toarray() if matrix.shape[0] <= 150 or matrix.nnz > 0.2 * math.prod(matrix.shape) else matrix
+
+
+def _lengths(at: _Point, move: _Point) -> tuple[float, float]:
+    """How far X and s, and x and c, may go, with a little room to the edges of their cones."""
+    return _length(at.X, move.X, at.s, move.s), _length(at.matrix, move.matrix, at.slack, move.slack)
 
 
 def _length(matrix: Array, change: Array, values: Array, move: Array) -> float:
