@@ -6,30 +6,29 @@ error. What no part shows stays declared: what lies beyond the range, and how fo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import operator
+from collections import deque
 from dataclasses import replace
 from itertools import pairwise
+from operator import methodcaller
 from typing import Any, Final
 
 import numpy as np
 from flint import arb, arb_series
 
-from lipcert.definitions.functions import ball, jet, precision
+from lipcert.definitions.functions import ball, head, jet, precision
 from lipcert.definitions.rows import gate
 from lipcert.errors import InvalidInput
 from lipcert.model.declared import Definition, Formula, evaluated
 
+_ZERO, _ONE = arb_series([0]), arb_series([1])
 _BITS: Final = 400
 _FAR: Final = 64.0
 """The range is at least so wide to both sides."""
 _FINEST: Final = 1e-7
 """Parts of this size, relative to where they are, are not cut further."""
-_SAMPLES: Final = 4003
-"""Points of a piece at which its formula is looked at before it is cut."""
 _MOST: Final = 6000
 """Parts of a piece."""
-_NOTHING: Final = 1e-16
-"""Floats below this are not told apart when a jump is looked for."""
 _JUMP: Final = 2.0**-46
 """A formula that changes by more, relatively, within four floats has a jump."""
 _ROUNDED: Final = 2.0**-51
@@ -50,11 +49,10 @@ def checked(definition: Definition) -> Definition:
         for x in points:
             if low < x < high and x not in knots:
                 _at_a_point(definition, float(x))
-        _continuous("value", definition.value, low, high, definition)
-        _continuous("slope", definition.slope, low, high, definition)
-        shape, doubts = _monotone(definition, definition.slope, knots, (low, high), "turning_points")
+        _along(definition, "value", (), (low, high))
+        shape, doubts = _along(definition, "slope", knots, (low, high))
         if definition.bend is not None:
-            doubts += _monotone(definition, definition.bend, definition.turns, (low, high), "bend_turning_points")[1]
+            doubts += _along(definition, "bend", definition.turns, (low, high))[1]
         if not periodic:
             for side, limit, sense in ((-1, definition.ends[0], shape[0]), (1, definition.ends[1], shape[-1])):
                 _towards_infinity(definition, side, limit, side * sense, far)
@@ -98,40 +96,6 @@ def _at_a_point(definition: Definition, x: float) -> None:
             )
 
 
-def _continuous(name: str, formula: Formula, low: float, high: float, definition: Definition) -> None:
-    """Raise where a formula jumps: parts on which it has no finite derivative are cut until a few floats are left.
-
-    Only φ' may jump, at a declared kink; floats next to the kink must then have the slopes of their side.
-    """
-    settled = lambda one, two: _jet(formula, ball(one).union(ball(two)))[1].is_finite()  # noqa: E731
-    for one, two in _unsettled(low, high, settled, lambda x: 4.0 * np.spacing(max(abs(x), _NOTHING))):
-        pairs = [(one, two)]
-        for knot in definition.knots:
-            if one <= knot <= two and definition.kinks and name == "slope":
-                pairs = [(one, float(np.nextafter(knot, -np.inf))), (float(np.nextafter(knot, np.inf)), two)]
-        for left, right in ((_jet(formula, ball(a))[0], _jet(formula, ball(b))[0]) for a, b in pairs if a < b):
-            if not abs(right - left) <= ball(_JUMP) * (abs(left) + ball(definition.rounding)):
-                advice = "turning_points lacks its exact place, or kinks=True is missing"
-                raise InvalidInput(f"{name} jumps near {one:.9g}{f'; {advice}' if name == 'slope' else ''}")
-
-
-def _unsettled(
-    low: float, high: float, settled: Callable[[float, float], bool], finest: Callable[[float], float]
-) -> Iterator[tuple[float, float]]:
-    """The parts of an interval that are not settled, however finely it is cut: to the finest size near a point."""
-    todo, seen = [(low, high)], 0
-    while todo:
-        one, two = todo.pop()
-        if settled(one, two):
-            continue
-        seen += 1
-        if two - one > finest(max(one, two, key=abs)) and seen <= _MOST:
-            middle = 0.5 * one + 0.5 * two
-            todo += [(middle, two), (one, middle)]
-        else:
-            yield one, two
-
-
 def _towards_infinity(definition: Definition, side: int, limit: float, sense: int, far: float) -> None:
     """Raise if φ' does not approach its limit from the side, and in the way, of the outer piece."""
     found = [_jet(definition.slope, ball(side * far * 4.0**k))[0] for k in range(29)]
@@ -149,47 +113,78 @@ def _towards_infinity(definition: Definition, side: int, limit: float, sense: in
         )
 
 
-def _monotone(
-    definition: Definition, formula: Formula, points: tuple[float, ...], ends: tuple[float, float], name: str
+def _along(
+    definition: Definition, name: str, points: tuple[float, ...], ends: tuple[float, float]
 ) -> tuple[list[int], list[float]]:
-    """Show that a formula is monotone between points; return how it goes there, and places where that is open."""
+    """Whether slope or bend rises (1), falls (-1) or stays (0) between points; and places where that was not shown.
+
+    Raises where it does both, or where value or slope jumps.
+    """
     turns = (-1, 0, 1) if np.isfinite(definition.period) else (0,)
-    marks = [k + turn * definition.period if turn else k for turn in turns for k in points]
-    marks = sorted({*ends, *(k for k in marks if ends[0] < k < ends[1])})
-    senses, doubts = [], list[float]()
+    inside = [k + turn * definition.period if turn else k for turn in turns for k in points]
+    marks = sorted({*ends, *(k for k in inside if ends[0] < k < ends[1])})
+    senses, doubts, told = [], list[float](), f"{'bend_' * (name == 'bend')}turning_points"
     for low, high in pairwise(marks):
-        grid = np.linspace(low, high, _SAMPLES)[1:-1]
-        rates = evaluated(formula, grid)
-        room = 1e-12 * (definition.rounding + np.abs(rates).max())
-        found = {sign: grid[:-1][sign * np.diff(rates) > room].tolist() for sign in (-1, 1)}
-        if not (found[-1] and found[1]):
-            signs, open_ = _signs(formula, low, high, marks)
-            found, doubts = {sign: found[sign] + signs[sign] for sign in (-1, 1)}, doubts + open_
-            if open_ and not (found[-1] or found[1]):
-                raise InvalidInput(f"{name}: nothing shows how the formula goes between {low:.6g} and {high:.6g}")
-        if found[-1] and found[1]:
-            where = f"it rises near {found[1][0]:.6g} and falls near {found[-1][0]:.6g}"
-            raise InvalidInput(f"{name} lacks a point between {low:.6g} and {high:.6g}: {where}")
-        senses.append(bool(found[1]) - bool(found[-1]))
+        signs, unknown = _walk(definition, name, low, high)
+        if len(signs) > 1:
+            where = f"it rises near {signs[1]:.6g} and falls near {signs[-1]:.6g}"
+            raise InvalidInput(f"{told} lacks a point between {low:.6g} and {high:.6g}: {where}")
+        if unknown and not signs:
+            raise InvalidInput(f"{told}: nothing shows how the formula goes between {low:.6g} and {high:.6g}")
+        senses.append(sum(signs))
+        doubts += sorted(unknown)
     return senses, doubts
 
 
-def _signs(formula: Formula, low: float, high: float, marks: list[float]) -> tuple[dict[int, list[float]], list[float]]:
-    """Where the derivative of a formula is shown to be negative or positive between two marks, and where it is open."""
-    found: dict[int, list[float]] = {-1: [], 1: []}
+def _walk(definition: Definition, name: str, low: float, high: float) -> tuple[dict[int, float], list[float]]:
+    """Cut an interval until the derivative has one sign on every part; of ``value``, until it is finite.
 
-    def settled(one: float, two: float) -> bool:
+    Returns a place for each sign, and the places, not near the ends, where none was shown. Parts without a finite
+    derivative come first; of value and slope they are cut until a few floats are left, to tell a jump. The others come
+    by size, so that what is left after the most cuts is spread over the interval.
+    """
+    formula, signs, unknown = getattr(definition, name), dict[int, float](), list[float]()
+    todo, cuts = deque([(low, high)]), 0
+    while todo and len(signs) < 2:
+        one, two = todo.popleft()
+        middle, size = 0.5 * one + 0.5 * two, max(1.0, abs(one), abs(two))
         rate = _jet(formula, ball(one).union(ball(two)))[1]
-        shown = rate.is_finite() and (rate > 0 or rate < 0)
-        if shown:
-            found[1 if rate > 0 else -1].append(0.5 * one + 0.5 * two)
-        return bool(shown or rate.is_zero() or (found[-1] and found[1]))
+        broken = not rate.is_finite()
+        if rate.is_zero() or (name == "value" and not broken):
+            continue
+        if not (broken or rate.contains(0)):
+            signs[1 if rate > 0 else -1] = middle
+            continue
+        cuts += 1
+        if two - one > (4.0 * np.spacing(size) if broken and name != "bend" else _FINEST * size) and cuts <= _MOST:
+            if broken:
+                todo.extendleft([(middle, two), (one, middle)])
+            else:
+                todo.extend([(one, middle), (middle, two)])
+            continue
+        if broken and name != "bend":
+            _joined(definition, name, one, two)
+        if name != "value" and min(middle - low, high - middle) > 4.0 * _FINEST * size:
+            unknown.append(middle)
+            rate = _jet(formula, ball(middle))[1]
+            if not rate.contains(0):
+                signs[1 if rate > 0 else -1] = middle
+    return signs, unknown
 
-    def finest(x: float) -> float:
-        return _FINEST * max(1.0, abs(x))
 
-    middles = [0.5 * one + 0.5 * two for one, two in _unsettled(low, high, settled, finest)]
-    return found, [x for x in middles if min(abs(x - mark) for mark in marks) > 4.0 * finest(x)]
+def _joined(definition: Definition, name: str, one: float, two: float) -> None:
+    """Raise if a formula jumps between two floats.
+
+    Only φ' may jump, at a declared kink; floats next to the kink must then have the slopes of their side.
+    """
+    pairs, formula = [(one, two)], getattr(definition, name)
+    for knot in definition.knots:
+        if one <= knot <= two and definition.kinks and name == "slope":
+            pairs = [(one, float(np.nextafter(knot, -np.inf))), (float(np.nextafter(knot, np.inf)), two)]
+    for left, right in ((_jet(formula, ball(a))[0], _jet(formula, ball(b))[0]) for a, b in pairs if a < b):
+        if not abs(right - left) <= ball(_JUMP) * (abs(left) + ball(definition.rounding)):
+            advice = "; turning_points lacks its exact place, or kinks=True is missing" if name == "slope" else ""
+            raise InvalidInput(f"{name} jumps near {one:.9g}{advice}")
 
 
 def _jet(formula: Formula, v: arb) -> tuple[arb, arb]:
@@ -205,64 +200,40 @@ def _at(formula: Formula, x: Any) -> Any:
         return x if formula == "x" else arb_series([ball(formula) if isinstance(formula, float) else arb(formula)])
     name, *parts = formula
     if name == "power":
-        found = one = _at(parts[0], x)
-        for _ in range(parts[1] - 1):
-            found = found * one
-        return found
+        return _at(parts[0], x) ** parts[1]
     return _RULES[name](*(_at(part, x) for part in parts))
-
-
-def _head(x: Any) -> arb:
-    return x[0] if isinstance(x, arb_series) else arb(x)
 
 
 def _chosen(a: Any, b: Any, yes: Any, no: Any) -> Any:
     """``yes`` where a > b, else ``no``; where it may be either, both values count, and no derivative is known."""
-    one, two = _head(a), _head(b)
+    one, two = head(a), head(b)
     if one > two or one < two:
         return yes if one > two else no
-    return arb_series([_head(yes).union(_head(no)), arb.nan()])
-
-
-def _larger(a: Any, b: Any) -> Any:
-    return _chosen(a, b, a, b)
-
-
-def _above(a: Any, b: Any) -> Any:
-    """One where a comparison holds, else zero."""
-    return _chosen(a, b, arb_series([1]), arb_series([0]))
+    return arb_series([head(yes).union(head(no)), arb.nan()])
 
 
 _RULES: Final[dict[str, Any]] = {
-    "add": lambda a, b: a + b,
-    "subtract": lambda a, b: a - b,
-    "multiply": lambda a, b: a * b,
-    "divide": lambda a, b: a / b,
-    "negative": lambda a: -a,
+    **{name: methodcaller(name) for name in ("sqrt", "exp", "log", "sin", "cos", "erf", "erfc")},
+    "add": operator.add,
+    "subtract": operator.sub,
+    "multiply": operator.mul,
+    "divide": operator.truediv,
+    "negative": operator.neg,
     "square": lambda a: a * a,
-    "sqrt": lambda a: a.sqrt(),
-    "exp": lambda a: a.exp(),
     "expm1": lambda a: a.exp() - 1,
-    "log": lambda a: a.log(),
     "log1p": lambda a: (1 + a).log(),
     "logaddexp": lambda a, b: (a.exp() + b.exp()).log(),
-    "sin": lambda a: a.sin(),
-    "cos": lambda a: a.cos(),
     "sinh": lambda a: (a.exp() - (-a).exp()) / 2,
     "cosh": lambda a: (a.exp() + (-a).exp()) / 2,
     "tanh": lambda a: 2 * gate(2 * a) - 1,
     "arctan": lambda a: a.atan(),
-    "absolute": lambda a: _larger(a, -a),
-    "maximum": _larger,
-    "minimum": lambda a, b: -_larger(-a, -b),
-    "greater": _above,
-    "greater_equal": _above,
-    "less": lambda a, b: _above(b, a),
-    "less_equal": lambda a, b: _above(b, a),
+    "absolute": lambda a: _chosen(a, 0, a, -a),
+    "maximum": lambda a, b: _chosen(a, b, a, b),
+    "minimum": lambda a, b: _chosen(a, b, b, a),
+    **dict.fromkeys(("greater", "greater_equal"), lambda a, b: _chosen(a, b, _ONE, _ZERO)),
+    **dict.fromkeys(("less", "less_equal"), lambda a, b: _chosen(b, a, _ONE, _ZERO)),
     "where": lambda condition, a, b: _chosen(condition, 0.5, a, b),
     "expit": gate,
-    "erf": lambda a: a.erf(),
-    "erfc": lambda a: a.erfc(),
     "ndtr": lambda a: (-a / arb(2).sqrt()).erfc() / 2,
 }
 """Each function of a formula, on power series of balls."""

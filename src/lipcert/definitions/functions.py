@@ -44,6 +44,11 @@ def ball(x: float) -> arb:
     return arb(float(x))
 
 
+def head(x: Any) -> arb:
+    """The value of a power series, or of a ball or number."""
+    return x[0] if isinstance(x, arb_series) else arb(x)
+
+
 def jet(formula: Formula, v: arb) -> tuple[arb, arb]:
     """Value and derivative at every point of the ball v."""
     found = formula(arb_series([v, 1]))

@@ -6,9 +6,9 @@ import itertools
 from functools import cache
 from typing import Any
 
-from flint import arb, arb_series, ctx, fmpq
+from flint import arb, ctx, fmpq
 
-from lipcert.definitions.functions import Formula, Function, Wave, ball, jet, rational
+from lipcert.definitions.functions import Formula, Function, Wave, ball, head, jet, rational
 from lipcert.errors import ProofFailed
 
 
@@ -42,7 +42,7 @@ def zeros(h: Formula, low: int, high: int) -> list[arb]:
 
 def _fading(x: Any) -> tuple[bool, Any]:
     """Whether x is positive, and exp(-|x|), which never overflows (exp(x) where x may be zero)."""
-    positive = bool((x[0] if isinstance(x, arb_series) else x) > 0)
+    positive = bool(head(x) > 0)
     return positive, (-x if positive else x).exp()
 
 
@@ -60,7 +60,7 @@ def _softplus(x: Any) -> Any:
 def _squareplus(x: Any, b: arb) -> Any:
     """(x + √(x² + b))/2, in the form in which nothing cancels."""
     root = (x * x + b).sqrt()
-    return (x + root) / 2 if (x[0] if isinstance(x, arb_series) else x) > 0 else b / (2 * (root - x))
+    return (x + root) / 2 if head(x) > 0 else b / (2 * (root - x))
 
 
 def _mish(x: Any) -> Any:
