@@ -183,8 +183,8 @@ class _Program:
         dual, primal = _lengths(at, guess)
         sigma = 0.8
         if min(dual, primal) >= 0.1:
-            lengths = primal, primal, primal, primal, dual, dual
-            after = _Point(*(one + length * move for one, length, move in zip(at, lengths, guess, strict=True)))
+            X, s = at.X + dual * guess.X, at.s + dual * guess.s
+            after = _Point(at.x, at.c, at.matrix + primal * guess.matrix, at.slack + primal * guess.slack, X, s)
             sigma = float(np.clip((self.mu(after) / self.mu(at)) ** 3, 1e-6, 1.0))
         move = direction(sigma * self.mu(at), guess)
         dual, primal = _lengths(at, move)
