@@ -39,8 +39,8 @@ from lipcert.methods.directions import Stretch
 from lipcert.methods.method import Candidate, MethodGuide, Problem
 from lipcert.model.arrays import Array
 from lipcert.model.regions import Ball
-from lipcert.questions import radius_certifier
 from lipcert.questions.prove_outputs import prove_outputs
+from lipcert.questions.radius import _everywhere
 from networks import random_network
 
 PACKAGES = ("methods", "questions", "runtime", "suggest")
@@ -391,7 +391,7 @@ def quiet() -> Iterator[None]:
 
 def ask(question: str, chosen: list[Target], kind: str, seed: int, part: float = 1.0) -> bool | None:
     """Whether an answer with garbage proves something; None if there is none. An assertion fails if it is false."""
-    radius_certifier._everywhere.clear()
+    _everywhere.clear()
     garbage = Garbage(np.random.default_rng(seed), kind, part, decoys(question) if kind == DECOY else ())
     try:
         with chaos(chosen, garbage):

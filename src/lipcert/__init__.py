@@ -32,7 +32,6 @@ from lipcert.model.convolution import Convolution
 from lipcert.model.network import Network
 from lipcert.model.norms import L1, L2, LInf
 from lipcert.model.regions import Ball, Box, Everywhere
-from lipcert.questions.answers import load_answer, save_answer
 from lipcert.questions.attacks import Attack, attack
 from lipcert.questions.campaign import Results, campaign
 from lipcert.questions.certify import certify, certify_many
@@ -41,7 +40,7 @@ from lipcert.questions.radius import certified_radius
 from lipcert.questions.reach import reach
 from lipcert.questions.sensitivity import sensitivity
 from lipcert.questions.sweep import SweepRow, sweep
-from lipcert.questions.verify import verify
+from lipcert.questions.verify import load_answer, save_answer, verify
 
 __version__ = "0.2.0"
 

@@ -20,7 +20,7 @@ from lipcert.answers.radius import CertifiedRadius
 from lipcert.answers.reach import Reach
 from lipcert.errors import InvalidInput, ProofFailed, UnreadableCertificate
 from lipcert.files import documents
-from lipcert.questions.answers import Answer
+from lipcert.questions.verify import Answer
 from networks import random_network
 
 NETWORK = random_network(5, (3, 5, 4, 3), ["elu", "relu"], gain=1.5)

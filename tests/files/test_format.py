@@ -19,7 +19,7 @@ import pytest
 
 import lipcert as lc
 from lipcert.files import codec, documents
-from lipcert.questions.answers import _KINDS
+from lipcert.questions.verify import _KINDS
 from networks import random_network
 
 ROOT = Path(__file__).parents[2]

@@ -25,12 +25,12 @@ import lipcert as lc
 from digits import classifier
 from lipcert.methods.method import Method
 from lipcert.methods.second_order import SecondOrderSearch
-from lipcert.questions import radius_certifier
 from lipcert.questions.campaign import Points, Row, read_points, summarise
 from lipcert.questions.campaign.results import export
 from lipcert.questions.campaign.store import Store
 from lipcert.questions.campaign.work import prepare, work
 from lipcert.questions.prove_outputs import prove_outputs_many
+from lipcert.questions.radius import RadiusCertifier
 from networks import random_network, spread
 
 RADII = (0.05, 0.2, 0.8)
@@ -108,12 +108,12 @@ def test_balls_are_given_up_only_in_vain(tmp_path: Path, monkeypatch: pytest.Mon
             tried[which] += 1
             return SecondOrderSearch()
 
-        monkeypatch.setattr(radius_certifier, "SecondOrderSearch", made)
+        monkeypatch.setattr("lipcert.questions.radius.SecondOrderSearch", made)
 
     noting(0)
     usual = lc.campaign(network, x[:6], y[:6], radii=radii, out=tmp_path / "usual.sqlite")
     noting(1)
-    monkeypatch.setattr(radius_certifier.BallResult, "_descend", lambda self, steps: np.zeros((0, 784)))
+    monkeypatch.setattr(RadiusCertifier, "_descend", lambda *_: np.zeros((0, 784)))
     patient = lc.campaign(network, x[:6], y[:6], radii=radii, out=tmp_path / "patient.sqlite")
     assert [replace(row, broken=None) for row in usual.rows] == list(patient.rows)
     assert all(row.certified < row.radius for row in usual.rows if row.broken is not None)
@@ -420,7 +420,7 @@ def test_rows_without_a_bound_say_why(
         found = prove_outputs_many(network, balls, *rest)
         return [lc.ProofFailed("too large") if float(ball.radius) > 0.5 else one for ball, one in zip(balls, found)]
 
-    monkeypatch.setattr(radius_certifier, "prove_outputs_many", brittle)
+    monkeypatch.setattr("lipcert.questions.radius.prove_outputs_many", brittle)
     found = again(problem, tmp_path / "run.sqlite")
     assert {row.problem for row in found.rows if row.radius > 0.5} == {"too large"}
     largest = summarise(found)[-1]

@@ -23,9 +23,8 @@ from lipcert.kernel.quadratic_relaxation import QuadraticRelaxation, SecondOrder
 from lipcert.methods.second_order import SecondOrderSearch
 from lipcert.model.arrays import Array
 from lipcert.model.norms import Norm
-from lipcert.questions import radius_certifier, radius_search
 from lipcert.questions.prove_outputs import prove_outputs, prove_outputs_many
-from lipcert.questions.radius_certifier import RadiusCertifier, Rules
+from lipcert.questions.radius import RadiusCertifier, Rules, first_guess
 from networks import random_network
 
 GRID = [2.0**-k for k in range(-1, 9)]
@@ -94,7 +93,7 @@ class Looked:
     def __init__(self, patch: pytest.MonkeyPatch, most: float = np.inf) -> None:
         self.most = most
         self.calls: list[list[float]] = []
-        patch.setattr(radius_certifier, "prove_outputs_many", self)
+        patch.setattr("lipcert.questions.radius.prove_outputs_many", self)
 
     def __call__(self, net: lc.Network, balls: list[lc.Ball], *rest: Any) -> list[OutputBounds | lc.ProofFailed]:
         if len(self.calls) == self.most:
@@ -378,8 +377,8 @@ POINT = np.array([0.3, -0.2, 0.5])
 @pytest.fixture
 def wide(monkeypatch: pytest.MonkeyPatch) -> lc.Network:
     """A network that counts as wide, and whose intervals take too long."""
-    monkeypatch.setattr(radius_search, "_WIDE", 5)
-    monkeypatch.setattr(radius_search, "enclosing_seconds", lambda network: 1e6)
+    monkeypatch.setattr("lipcert.questions.radius._WIDE", 5)
+    monkeypatch.setattr("lipcert.questions.radius.enclosing_seconds", lambda network: 1e6)
     return random_network(4, (3, 8, 6, 4), "relu")
 
 
@@ -421,5 +420,5 @@ def test_the_first_guess_is_the_distance_to_the_boundary_of_a_linear_network() -
     point = np.array([3.0, 0.25])
     judge = RadiusCertifier(network, point, 0, 0, lc.ClosedForm(), Rules())
     normal, margin = np.array([1.0, -2.0]), 3.5 - 0.5
-    assert radius_search.first_guess(judge) == pytest.approx(margin / np.linalg.norm(normal), rel=1e-9)
+    assert first_guess(judge) == pytest.approx(margin / np.linalg.norm(normal), rel=1e-9)
     assert lc.certified_radius(network, point).radius == pytest.approx(margin / np.linalg.norm(normal), rel=1e-2)

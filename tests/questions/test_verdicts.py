@@ -10,12 +10,13 @@ import pytest
 
 import lipcert as lc
 from command import Command
+from lipcert.answers.radius import ClassBounds
 from lipcert.importers.arrays import write_npz
 from lipcert.methods import dual
 from lipcert.model.arrays import Array
 from lipcert.questions.campaign import summarise
 from lipcert.questions.prove_outputs import prove_outputs
-from lipcert.questions.radius_certifier import BallResult
+from lipcert.questions.radius import RadiusCertifier
 from networks import random_network
 
 NETWORK = random_network(0, (4, 8, 7, 3), gain=2.5)
@@ -122,7 +123,7 @@ def test_bounds_for_all_inputs_settle_small_balls(tmp_path: Path) -> None:
 def blind(monkeypatch: pytest.MonkeyPatch) -> None:
     """No other class is seen a few steps downhill, so that only the splitting may meet one."""
     monkeypatch.setattr(
-        BallResult, "_descend", lambda self, steps: np.zeros((0, 4)) if self.proved.open.any() else None
+        RadiusCertifier, "_descend", lambda self, proved, _: np.zeros((0, 4)) if proved.open.any() else None
     )
 
 
@@ -156,7 +157,7 @@ def test_a_point_is_handed_back_on_more_inputs_than_neurons(monkeypatch: pytest.
     network = random_network(3, (30, 6, 5, 2), gain=3.0)
     x = np.random.default_rng(3).random(30)
     monkeypatch.setattr(
-        BallResult, "_descend", lambda self, steps: np.zeros((0, 30)) if self.proved.open.any() else None
+        RadiusCertifier, "_descend", lambda self, proved, _: np.zeros((0, 30)) if proved.open.any() else None
     )
     far = float(lc.attack(network, x, int(network(x).argmax()), 5.0).distances)
     found = lc.certified_radius(network, x, radii=[1.05 * far], curvature=False, values=True)
@@ -181,7 +182,7 @@ def test_a_search_that_errs_breaks_nothing(monkeypatch: pytest.MonkeyPatch) -> N
         return x + 0.1 * size
 
     blind(monkeypatch)
-    monkeypatch.setattr(BallResult, "by_parabolas", lambda self, _: self.first_order())
+    monkeypatch.setattr(ClassBounds, "parabolas", lambda self, _: self.first_order())
     monkeypatch.setattr(dual, "_uphill", wrong)
     monkeypatch.setattr(dual.Found, "settled", False)
     found = lc.certified_radius(NETWORK, x, radii=[size], curvature=False, values=True)

@@ -11,7 +11,7 @@ import pytest
 
 import lipcert as lc
 from command import Command
-from lipcert.questions.answers import Answer
+from lipcert.questions.verify import Answer
 from lipcert.show.report import write
 from networks import random_network
 from reports import CENTER, NETWORK, Reader, save_model

@@ -25,13 +25,13 @@ from lipcert.methods.method import Method
 from lipcert.methods.split import Split
 from lipcert.model.network import Network
 from lipcert.model.regions import Ball
-from lipcert.questions.answers import Answer, load_answer
 from lipcert.questions.certify import certify
 from lipcert.questions.reach import reach as enclose
 from lipcert.questions.sensitivity import sensitivity as matrix_of
 from lipcert.questions.sweep import SweepRow
 from lipcert.questions.sweep import sweep as bounds
 from lipcert.questions.tables import Cell, Table
+from lipcert.questions.verify import Answer, load_answer
 from lipcert.questions.verify import proved as prove_again
 from lipcert.show import plots, wording
 from lipcert.show.wording import describe_network, describe_region, downward, measured, upward

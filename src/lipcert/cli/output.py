@@ -21,8 +21,8 @@ from lipcert.methods.lower import LowerBound
 from lipcert.model.network import Network
 from lipcert.model.norms import Norms
 from lipcert.model.regions import Ball, Box, Region
-from lipcert.questions.answers import Answer, save_answer
 from lipcert.questions.tables import Table
+from lipcert.questions.verify import Answer, save_answer
 from lipcert.show import plots
 from lipcert.show.wording import activations
 

@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
-from weakref import WeakKeyDictionary
+from itertools import chain, islice, pairwise
 
 import numpy as np
 
@@ -22,16 +21,18 @@ from lipcert.methods.anytime import Anytime
 from lipcert.methods.auto import Auto
 from lipcert.methods.closed_form import ClosedForm
 from lipcert.methods.fourier import FourierSearch
+from lipcert.methods.joint import Joint
+from lipcert.methods.lower import jacobian_norms
 from lipcert.methods.method import Candidate, Greedy, Method, MethodGuide, Problem
+from lipcert.methods.split import Split, affordable, can_cut
 from lipcert.model.arrays import Array
 from lipcert.model.convolution import Convolution
 from lipcert.model.network import Network, network_in
 from lipcert.model.norms import Norm, Norms, norm_in
-from lipcert.model.regions import Everywhere, Region
+from lipcert.model.regions import Ball, Everywhere, Region
 from lipcert.published.base import Published
 from lipcert.published.norms import Trivial
 from lipcert.questions.names import method_of
-from lipcert.questions.parts import candidates, is_bounded_by_whole
 from lipcert.runtime.clock import OutOfTime, Progress, checked_seconds, clock, timed
 from lipcert.runtime.costs import NoRoom, require_memory
 from lipcert.runtime.threads import suited_to
@@ -43,8 +44,8 @@ _WORTH = 1.0 + 1e-7
 _NEAR = 0.1
 """The product of norms is tried if the bound exceeds this share of the product of the largest rows. With max pools and
 skips the product of norms can be below that of the rows: 0.88 of it in the tests."""
-_least: WeakKeyDictionary[Network, dict[tuple[int, int], float]] = WeakKeyDictionary()
-"""The product of the largest rows of parts of networks: the same for every region."""
+_POINTS = 32
+"""Points at which the Jacobian of the whole network is computed before its bound is tried for a part."""
 
 
 def certify(
@@ -213,24 +214,22 @@ def _answers(
         found = [error] * len(regions)
     if isinstance(method, Published):
         return found
-    return [_or_product(network, *pair, method, part) for pair in zip(regions, found, strict=True)]
+    least = _NEAR * _rows_product(network, part)
+    return [_or_product(network, *pair, method, part, least) for pair in zip(regions, found, strict=True)]
 
 
 def _or_product(
-    network: Network, region: Region, found: Certificate | ProofFailed, method: Method, part: Part
+    network: Network, region: Region, found: Certificate | ProofFailed, method: Method, part: Part, least: float
 ) -> Certificate | ProofFailed:
     """The certificate, or the product of norms if that is smaller or if memory does not suffice for more."""
-    if isinstance(found, NoRoom):
-        product = _product(network, region, method, part)
-        if isinstance(product, ProofFailed):
-            return found
-        return replace(product, note=f"the product of norms, for all inputs: {found}")
-    if isinstance(found, ProofFailed) or not found.verified or found.bound < _NEAR * _rows_product(network, part):
+    if isinstance(found, Certificate) and (not found.verified or found.bound < least):
         return found
-    product = _product(network, region, method, part)
-    if isinstance(product, Certificate) and product.bound < found.bound / _WORTH:
-        return replace(product, note=found.note)
-    return found
+    product = _product(network, region, method, part) if isinstance(found, (NoRoom, Certificate)) else found
+    if isinstance(product, ProofFailed):
+        return found
+    if isinstance(found, Certificate):
+        return replace(product, note=found.note) if product.bound < found.bound / _WORTH else found
+    return replace(product, note=f"the product of norms, for all inputs: {found}")
 
 
 def _product(network: Network, region: Region, method: Method, part: Part) -> Certificate | ProofFailed:
@@ -250,9 +249,6 @@ def _rows_product(network: Network, part: Part) -> float:
     """
     if not part.norms.plain or part.inputs is not None or part.outputs is not None:
         return np.inf
-    known = _least.setdefault(network, {})
-    if part.layers in known:
-        return known[part.layers]
     least = 1.0
     with np.errstate(all="ignore"):
         for layer in network.layers[slice(*part.layers)]:
@@ -263,7 +259,6 @@ def _rows_product(network: Network, part: Part) -> float:
             assert layer.neurons is not None
             infinite = np.full(layer.size, np.inf)
             least *= float(np.abs(layer.neurons.slope_range(-infinite, infinite)).max())
-    known[part.layers] = least
     return least
 
 
@@ -280,16 +275,17 @@ def _searched(
     problem = Problem(target, part.place(region), enclosures)
     if inner.is_whole(target):
         problem = replace(problem, norms=inner.norms)
-    issue = partial(_issued, network, region, part, method)
+    issue = partial(issued, network, region, part, method)
     if spectral is not None:
         with timed(getattr(method, "seconds", None)):
-            return _best(_spectral(spectral, method), issue, part, method, reserve=True)
+            found = chain([spectral.start()], spectral.candidates(method))
+            return _best(((one, one) for one in found), issue, part, method, reserve=True)
     if isinstance(method, Anytime):
         with timed(method.seconds):
             return _best(candidates(problem, inner, method), issue, part, method, reserve=not inner.norms.plain)
     if isinstance(method, Published):
         method.check(inner.norms)
-    with _explained(method):
+    with explained(method):
         candidate = whole = method.solve(problem)
         if not inner.is_whole(target):
             candidate = method.solve(problem.restrict(inner, whole))
@@ -298,12 +294,48 @@ def _searched(
     return issue(whole, candidate)
 
 
-def _spectral(search: FourierSearch, method: Method) -> Iterator[tuple[Candidate, Candidate]]:
-    """Candidates for a network that begins with convolutions, over all inputs: closed form, then the method."""
-    start = search.start()
-    yield start, start
-    for found in search.candidates(method):
-        yield found, found
+def is_bounded_by_whole(part: Part, problem: Problem) -> bool:
+    """Whether a bound of the whole network also holds for the part: same ‖Δx‖, and ‖Δf‖ is no larger."""
+    return part.layers == (0, problem.network.depth) and part.norms.plain
+
+
+def candidates(problem: Problem, part: Part, method: Anytime) -> Iterator[tuple[Candidate, Candidate]]:
+    """Pairs: a candidate of the whole network, which gives the intervals, and a candidate of the part.
+
+    The first is that of ClosedForm. Both are the same if the part is the whole network, and where a bound of the whole
+    network is tried for the part. Only whole networks are split. So a method that splits spends half of its time on the
+    whole network, unless the Jacobian at some point shows that its bound would be too large.
+    """
+    whole, now = _closed_form(problem), clock()
+    if part.is_whole(problem.network):
+        yield whole, whole
+        for found in method.candidates(problem, whole):
+            yield found, found
+        return
+    yield whole, _closed_form(problem.restrict(part, whole))
+    for found in islice(Joint().candidates(problem, whole), 2):
+        whole = found
+    piece = problem.restrict(part, whole)
+    first = _closed_form(piece)
+    yield whole, first
+    least = first.bound
+    cuts = is_bounded_by_whole(part, problem) and isinstance(method, (Auto, Split))
+    cuts = cuts and can_cut(problem) and affordable(problem, 0.5)
+    with now.sharing(0.5 * now.left if cuts else np.inf):
+        for found in method.candidates(piece, first):
+            yield whole, found
+            least = min(least, found.bound)
+    if not cuts:
+        return
+    region = problem.region if problem.region.bounded else Ball(np.zeros(problem.network.inputs), 1.0)
+    points = region.sample(_POINTS, np.random.default_rng(0))
+    if not jacobian_norms(problem.network, points).max() >= least:
+        for found in method.candidates(problem, whole):
+            yield found, found
+
+
+def _closed_form(problem: Problem) -> Candidate:
+    return replace(ClosedForm().solve(problem), found_by="ClosedForm")
 
 
 def _best(
@@ -323,7 +355,7 @@ def _best(
     failure = ProofFailed(f"{method} found no finite bound; try a smaller region or another method")
     kept: dict[tuple[bool, str], tuple[Candidate, Candidate]] = {}  # the best of each method, of the whole and the part
     try:
-        with _explained(method):
+        with explained(method):
             first = next(pairs)
             with suppress(ProofFailed):  # a better method may have a finite bound
                 best = issue(*first)
@@ -368,7 +400,7 @@ def _frank(proved: Certificate, found: Candidate) -> Certificate:
 
 
 @contextmanager
-def _explained(method: Method) -> Iterator[None]:
+def explained(method: Method) -> Iterator[None]:
     """Turn a failed factorisation into ProofFailed."""
     try:
         yield
@@ -376,7 +408,7 @@ def _explained(method: Method) -> Iterator[None]:
         raise ProofFailed(f"{method} found no bound: {error}; weights may be too large or ill-scaled") from error
 
 
-def _issued(
+def issued(
     network: Network, region: Region, part: Part, method: Method, whole: Candidate, candidate: Candidate
 ) -> Certificate:
     """The certificate of a candidate; ``whole`` gives the intervals of the whole network if it is about a part."""
@@ -422,7 +454,11 @@ def question(
         enclosure.check()
     fitted = region.fitted(network)
     fitted.check(network.inputs)
-    _check_slopes(network, fitted.bounded)
+    for number, layer in enumerate(network.layers, 1):
+        for row, _ in layer.neurons.groups if layer.neurons and not fitted.bounded else ():
+            if not all(np.isfinite(end).all() for end in row.row.ends(*row.parameters)):
+                what = f"activation {row.name!r} of layer {number} has slopes without end"
+                raise InvalidInput(f"region must be bounded: {what}; give a Ball or a Box")
     return fitted, chosen
 
 
@@ -448,12 +484,3 @@ def _part(
     if norms.has_units:
         part.of(network)  # checks units and shapes
     return part
-
-
-def _check_slopes(network: Network, bounded: bool) -> None:
-    """Refuse a question about all of space where slopes grow without end."""
-    for number, layer in enumerate(network.layers, 1):
-        for row, _ in layer.neurons.groups if layer.neurons and not bounded else ():
-            if not all(np.isfinite(end).all() for end in row.row.ends(*row.parameters)):
-                what = f"activation {row.name!r} of layer {number} has slopes without end"
-                raise InvalidInput(f"region must be bounded: {what}; give a Ball or a Box")

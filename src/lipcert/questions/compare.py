@@ -8,11 +8,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-import numpy as np
-
 from lipcert.arguments.words import downward, upward
-from lipcert.errors import Interrupted, InvalidInput, LipcertError, ProofFailed
-from lipcert.kernel.hints import BOTH
+from lipcert.errors import Interrupted, InvalidInput, LipcertError
+from lipcert.kernel.hints import BOTH, Part
 from lipcert.methods.anytime import Anytime
 from lipcert.methods.lower import LowerBound, lower_bound
 from lipcert.methods.method import Candidate, Method, Problem
@@ -20,7 +18,7 @@ from lipcert.model.network import Network
 from lipcert.model.regions import Everywhere, Region
 from lipcert.published import NotApplicable, Trivial
 from lipcert.published.base import Published
-from lipcert.questions.certify import certify, question
+from lipcert.questions.certify import certify, explained, issued, question
 from lipcert.questions.names import METHODS, method_of
 from lipcert.questions.tables import Cell, Table
 from lipcert.runtime.clock import Progress, timed
@@ -195,32 +193,17 @@ def supervised(name: str, timeout: float, function: Callable[..., Row], *argumen
 
 def run(method: str | Method, network: Network, region: Region, timeout: float) -> Row:
     """Run one method in this process."""
-    name = method if isinstance(method, str) else repr(method)
-    method = method_of(method)
-    started = time.perf_counter()
+    method, started, bound, remark = method_of(method), time.perf_counter(), 0.0, ""
     if isinstance(method, Anytime):  # it uses all the time it gets
-        certificate = certify(network, region, replace(method, seconds=_SHARE * timeout))  # type: ignore[type-var]
-        took = time.perf_counter() - started
-        return Row(name, "certified", certificate.bound, None, took, certificate.verified, certificate.note)
-    try:
-        with suited_to(max(network.sizes)):
-            candidate = method.solve(Problem(network, region, BOTH))
-    except np.linalg.LinAlgError as error:
-        raise ProofFailed(f"{method} found no bound: {error}; weights may be too large or ill-scaled") from error
-    certificate = certify(network, region, method if isinstance(method, Trivial) else _Found(candidate))
-    # multipliers may prove less than the method publishes; the published number counts
-    bound = max(candidate.bound, certificate.bound)
-    took = time.perf_counter() - started
-    published = isinstance(method, Published)
-    note = "; ".join(filter(None, (method.remark if isinstance(method, Published) else "", certificate.note)))
-    return Row(name, "certified", bound, None, took, certificate.verified, note, published)
-
-
-@dataclass(frozen=True, eq=False)
-class _Found(Method):
-    """A method that returns a known candidate."""
-
-    candidate: Candidate
-
-    def solve(self, problem: Problem) -> Candidate:
-        return self.candidate
+        method = replace(method, seconds=_SHARE * timeout)  # type: ignore[type-var]
+    if isinstance(method, Published) and not isinstance(method, Trivial):
+        with explained(method), suited_to(max(network.sizes)):
+            found = method.solve(Problem(network, region, BOTH))
+            certificate = issued(network, region, Part((0, network.depth)), method, found, found)
+        # multipliers may prove less than the method publishes; the published number counts
+        bound, remark = found.bound, method.remark
+    else:
+        certificate = certify(network, region, method)
+    note = "; ".join(filter(None, (remark, certificate.note)))
+    took, bound = time.perf_counter() - started, max(bound, certificate.bound)
+    return Row(repr(method), "certified", bound, None, took, certificate.verified, note, isinstance(method, Published))

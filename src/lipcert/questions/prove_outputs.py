@@ -19,7 +19,7 @@ from lipcert.methods.method import Greedy, Method, MethodGuide, Problem
 from lipcert.methods.split import Split
 from lipcert.model.network import Network
 from lipcert.model.regions import Region
-from lipcert.questions.certify import question
+from lipcert.questions.certify import explained, question
 from lipcert.runtime.clock import OutOfTime, clock
 from lipcert.runtime.threads import suited_to
 
@@ -95,10 +95,8 @@ def prove_outputs_many(
 
 def _hinted(network: Network, region: Region, method: Method, enclosures: tuple[Enclosure, ...]) -> OutputBounds:
     """One region, with the multipliers of a method that optimises all layers together."""
-    try:
+    with explained(method):
         candidate = method.solve(Problem(network, region, enclosures))
-    except np.linalg.LinAlgError as error:
-        raise ProofFailed(f"{method} found no bound: {error}; weights may be too large or ill-scaled") from error
     if not candidate.sweeps:
         raise InvalidInput(f"{method} keeps no multipliers, only a bound; take another, such as ClosedForm() or Auto()")
     return outputs_hinted(network, region, candidate.sweeps, candidate.cover)

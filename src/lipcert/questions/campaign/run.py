@@ -28,7 +28,7 @@ from lipcert.questions.campaign.results import Results
 from lipcert.questions.campaign.store import Store
 from lipcert.questions.campaign.work import Answer, Question, Task, prepare, work
 from lipcert.questions.names import method_of
-from lipcert.questions.radius_certifier import Rules
+from lipcert.questions.radius import Rules
 from lipcert.runtime.clock import Progress, checked_seconds, clock, silent, timed
 from lipcert.runtime.limits import refuse_import, within
 

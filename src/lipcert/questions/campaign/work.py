@@ -19,8 +19,7 @@ from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 from lipcert.questions.attacks import attack
 from lipcert.questions.campaign.store import Row
-from lipcert.questions.radius_certifier import BallResult, RadiusCertifier, Rules
-from lipcert.questions.radius_search import TOLERANCE, RadiusSearch, first_guess
+from lipcert.questions.radius import TOLERANCE, RadiusCertifier, RadiusSearch, Rules, first_guess
 from lipcert.runtime.clock import timed
 from lipcert.runtime.limits import end_with_parent
 from lipcert.runtime.threads import one_thread, suited_to
@@ -81,7 +80,11 @@ def work(task: Task) -> Answer:
         if left <= 0.0:
             break
         limit = min(left, math.inf if task.seconds is None else task.seconds)
-        with timed(limit if math.isfinite(limit) else None):
+        with (
+            timed(limit if math.isfinite(limit) else None),
+            suited_to(max(network.sizes)),
+            np.errstate(all="ignore"),
+        ):
             found, unfinished = _answer(network, task, question)
         rows.extend(found)
         cut.extend((row, limit) for row in unfinished)
@@ -90,8 +93,7 @@ def work(task: Task) -> Answer:
 
 def _answer(network: Network, task: Task, question: Question) -> tuple[list[Row], list[Row]]:
     """The rows of a question, and those of them whose search ran out of time."""
-    with np.errstate(all="ignore"):
-        predicted = int(np.argmax(network(question.x)))
+    predicted = int(np.argmax(network(question.x)))
     label = predicted if question.label is None else question.label
     certifier = RadiusCertifier(network, question.x, label, predicted, question.method, task.rules)
     blank = Row(task.digest, question.point, 0.0, repr(question.method), label, predicted, 0.0, None, 0.0, 0.0)
@@ -107,9 +109,9 @@ def _at_radii(certifier: RadiusCertifier, task: Task, blank: Row, radii: Sequenc
     """A row per radius; each also counts its share of the time that they have in common."""
     started, own = time.perf_counter(), 0.0
     rows = []
-    for radius, result in zip(radii, certifier.over(radii), strict=True):
+    for radius, proved in zip(radii, certifier.over(radii), strict=True):
         begun = time.perf_counter()
-        row = _row(certifier, replace(blank, radius=radius), result)
+        row = _row(certifier, replace(blank, radius=radius), proved)
         rows.append(replace(row, seconds=time.perf_counter() - begun))
         own += rows[-1].seconds
     distances = _attacked(certifier, task, radii)
@@ -120,14 +122,14 @@ def _at_radii(certifier: RadiusCertifier, task: Task, blank: Row, radii: Sequenc
     ]
 
 
-def _row(certifier: RadiusCertifier, row: Row, result: BallResult | ProofFailed) -> Row:
-    if isinstance(result, ProofFailed):
-        return replace(row, problem=str(result))
+def _row(certifier: RadiusCertifier, row: Row, proved: ClassBounds | ProofFailed) -> Row:
     try:
-        found = result.answer().about(certifier.network, certifier.rules.ball(certifier.point, row.radius))
+        if isinstance(proved, ProofFailed):
+            raise proved
+        found = certifier.answer(proved).about(certifier.network, certifier.rules.ball(certifier.point, row.radius))
     except ProofFailed as error:
         return replace(row, problem=str(error))
-    return _filled(row, result.proved, found, row.radius)
+    return _filled(row, proved, found, row.radius)
 
 
 def _searched(certifier: RadiusCertifier, task: Task, row: Row) -> tuple[Row, bool]:
@@ -137,8 +139,7 @@ def _searched(certifier: RadiusCertifier, task: Task, row: Row) -> tuple[Row, bo
     """
     started, search = time.perf_counter(), RadiusSearch(certifier, TOLERANCE)
     if certifier.label == certifier.predicted:
-        with suited_to(max(certifier.network.sizes)), np.errstate(all="ignore"):
-            search.search()
+        search.search()
     found = search.answer.about(certifier.network, task.rules.ball(certifier.point, 0.0))
     if search.proved is not None:
         row = _filled(row, search.proved, found, found.ball)

@@ -19,10 +19,9 @@ from lipcert.kernel.counterexample import subject_of
 from lipcert.methods.lower import LowerBound, lower_bound_of
 from lipcert.model.network import Network
 from lipcert.model.regions import Ball
-from lipcert.questions.answers import Answer, load_answer
 from lipcert.questions.sweep import SweepRow
 from lipcert.questions.tables import Cell, Table
-from lipcert.questions.verify import proved
+from lipcert.questions.verify import Answer, load_answer, proved
 from lipcert.runtime.clock import clock
 from lipcert.show import plots, wording
 from lipcert.show.report.page import Block, Card, Figure, Section
