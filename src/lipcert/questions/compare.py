@@ -13,7 +13,7 @@ from lipcert.errors import Interrupted, InvalidInput, LipcertError
 from lipcert.kernel.hints import BOTH, Part
 from lipcert.methods.anytime import Anytime
 from lipcert.methods.lower import LowerBound, lower_bound
-from lipcert.methods.method import Candidate, Method, Problem
+from lipcert.methods.method import Method, Problem
 from lipcert.model.network import Network
 from lipcert.model.regions import Everywhere, Region
 from lipcert.published import NotApplicable, Trivial
