@@ -355,9 +355,10 @@ MODELS: Mapping[str, tuple[int, ...]] = {
 """Models and the sizes of their networks, the same as when folding was done in plain floating point."""
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow if "Convnet" in name else ()) for name in MODELS]
-)
+LONG = [name for name in MODELS if "Convnet" in name or "SIGMOID" in name]
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in LONG)) for name in MODELS])
 def test_models_fold_into_as_few_layers_as_ever(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if not (SHARED / name).is_file():
         pytest.skip(f"{SHARED / name} is not there")
