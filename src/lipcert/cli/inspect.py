@@ -16,11 +16,11 @@ from lipcert.importers.faithful import Imported
 from lipcert.kernel.hints import BOTH
 from lipcert.methods.closed_form import ClosedForm
 from lipcert.methods.method import Problem
-from lipcert.model.network import Network
+from lipcert.model.network import Network, entries
 from lipcert.model.regions import Region
 from lipcert.questions.certify import question
 from lipcert.questions.tables import Cell, Table
-from lipcert.runtime.costs import available_memory, entries
+from lipcert.runtime.costs import available_memory
 from lipcert.runtime.threads import suited_to
 
 

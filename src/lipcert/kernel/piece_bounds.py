@@ -33,8 +33,7 @@ from lipcert.model.arrays import Array, frozen
 from lipcert.model.network import Network
 from lipcert.model.norms import PLAIN, LInf, Norms
 from lipcert.model.regions import Ball, Region
-from lipcert.suggest.multipliers import Hinted, advised
-from lipcert.suggest.orders import kinked, mostly_below
+from lipcert.suggest.multipliers import Hinted, advised, kinked
 
 _SLACK = 2.0**-40
 """Share of the sizes that are added up, by which sums in another order may differ."""
@@ -141,7 +140,7 @@ class Bounding(ABC):
         rest = np.flatnonzero(~pieces.second & ~second.empty)
         if rest.size:
             first = self._first_order(replace(pieces, low=second.low, high=second.high).take(rest))
-            soon = mostly_below(values[rest], self.coarse * first.values)
+            soon = (values[rest] <= self.coarse * first.values).mean(axis=-1) >= 0.5  # of most values
             soon &= ~kinked(self.network, self.layers(first.low), self.layers(first.high))
             better = (found.values[rest] < first.values).any(axis=-1, keepdims=True)
             shares = np.where(better, found.shares[rest], first.shares)

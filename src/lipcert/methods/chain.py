@@ -23,9 +23,9 @@ from scipy import linalg, sparse
 from lipcert.methods.eigenvalues import inverse_of, symmetric
 from lipcert.methods.method import Kept
 from lipcert.model.arrays import Array, Weight, dense, times
+from lipcert.model.network import entries
 from lipcert.model.norms import PLAIN, Norms
 from lipcert.runtime.clock import clock
-from lipcert.runtime.costs import entries
 
 _REINS = 1e-6
 """Weight of Σ exp(x) beside the barrier. Nothing else holds down the multipliers of neurons that reach no output, and

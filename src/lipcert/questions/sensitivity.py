@@ -28,7 +28,6 @@ from lipcert.model.regions import Everywhere, Region
 from lipcert.questions.certify import question
 from lipcert.questions.prove_outputs import limited, shorter_limit, splitting, stages
 from lipcert.runtime.clock import Progress, clock, timed
-from lipcert.runtime.costs import pairs_seconds
 from lipcert.runtime.threads import suited_to
 
 _WHOLE = 0.5
@@ -37,6 +36,8 @@ _PIECES = 0.7
 """Share of the remaining time for branch and bound, if the region is cut."""
 _PAIRED = 0.05
 """Share of the time for the whole region, and for single pairs, if boxes are bounded to second order."""
+_BRIEF = 0.1
+"""Seconds that are always spent; all pairs at once take about as long as the first pass."""
 _SMALL = 0.2
 """Derivatives below this share of the largest are bounded only up to that share."""
 _PAIRS = 16
@@ -132,7 +133,7 @@ class _Work:
         for found in stages(self.network, self.region, limited(self.method, share), enclosures):
             first = first or time.perf_counter() - started
             self.proofs.append(found)
-        self.all_pairs = clock().allows(len(self.proofs) * pairs_seconds(self.network, self.into))
+        self.all_pairs = first < _BRIEF or clock().allows(len(self.proofs) * first)
         with suited_to(max(self.network.sizes)), np.errstate(all="ignore"):
             self.cut()
             for method in dict.fromkeys([ClosedForm(), self.method]):

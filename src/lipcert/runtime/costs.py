@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-from scipy import sparse
 
 from lipcert.errors import ProofFailed
 from lipcert.model.convolution import Convolution
-from lipcert.model.network import Network
-from lipcert.runtime.threads import suited_to
+from lipcert.model.network import Network, entries
 
 _SMALL: Final = 2000
 """Layers of fewer neurons are not checked: their matrices, 32 MB each, fit into any memory."""
-_PAIRS: Final = 8.0
-"""Operations of a layer's entries of the Jacobian, over its size squared times its size and the inputs."""
 _DEPTH: Final = 24
 """Layers that back-substitution goes back by default."""
 _QUICK: Final = 1e9
@@ -28,17 +23,6 @@ _QUICK: Final = 1e9
 
 class NoRoom(ProofFailed):
     """A proof would need more memory than is free."""
-
-
-def pairs_seconds(network: Network, groups: Sequence[Sequence[int]]) -> float:
-    """Seconds that entries of the Jacobian take, about, for the inputs that are in groups.
-
-    A layer of n neurons takes a factor and some products of its size, and some of n × n matrices with the inputs.
-    """
-    inputs = len({k for group in groups for k in group})
-    work = sum(_PAIRS * float(n) * n * (n + inputs) for n in network.sizes[1:-1])
-    with suited_to(max(network.sizes)):
-        return work / _speed() if work > _QUICK else 0.0
 
 
 def enclosing_seconds(network: Network) -> float:
@@ -82,11 +66,6 @@ def require_memory(neurons: int, layer: int, open_: int, ahead: int) -> None:
             f" {needed / 1e9:.3g} GB are needed, but {free / 1e9:.3g} GB are free; a smaller region leaves fewer"
             " slopes open"
         )
-
-
-def entries(weight: Any) -> int:
-    """Numbers that a dense or sparse weight stores."""
-    return int(weight.nnz if sparse.issparse(weight) else weight.size)
 
 
 @lru_cache(maxsize=1)

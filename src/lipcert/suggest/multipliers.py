@@ -12,7 +12,7 @@ import numpy as np
 from scipy import linalg
 
 from lipcert.model.arrays import Array, Weight, dense
-from lipcert.model.network import Neurons
+from lipcert.model.network import Network, Neurons
 from lipcert.suggest.algebra import matvec, powers
 from lipcert.suggest.lines import suggested_lines
 
@@ -206,3 +206,12 @@ def advice(a: Array, T: Array, active: Array, m: Array, h: Array, L: Array, X: A
     near = (inverse**2).sum(axis=1)
     change = _PACE * (fall - rise + _BARRIER * (near - 1.0)) / (fall + rise + _BARRIER * (near + 1.0))
     return np.nan_to_num(change), rise, back + pull
+
+
+def kinked(network: Network, low: Sequence[Array], high: Sequence[Array]) -> Array:
+    """Whether a slope may jump inside each piece: to second order such a jump is never resolved."""
+    found = np.zeros(len(low[0]) if low else 0, dtype=bool)
+    for layer, below, above in zip(network.layers, low, high, strict=False):
+        for row, index in layer.neurons.groups if layer.neurons else ():
+            found |= row.jumps_inside(below[:, index], above[:, index]).any(axis=-1)
+    return found
