@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -14,7 +14,6 @@ from scipy import linalg, optimize
 import lipcert as lc
 from lipcert.methods.eigenvalues import largest, top
 from lipcert.methods.method import Greedy, Method, Stage
-from lipcert.methods.scalar import _by_factors, best_scalar
 from lipcert.model.arrays import Array, dense
 from lipcert.questions.compare import compare
 from networks import random_network
@@ -58,7 +57,7 @@ def test_each_rung_is_at_least_as_good_as_the_one_below(here: Stage) -> None:
     assert values[2] <= values[1] * (1 + 1e-9)
 
 
-@every_stage
+@pytest.mark.parametrize("here", [*STAGES, stage(9, 50, 70)])
 def test_scalar_finds_the_minimum_on_its_line(here: Stage) -> None:
     T = lc.Scalar().choose(here)
     where = T > 0
@@ -145,15 +144,6 @@ def test_methods_are_values() -> None:
     assert repr(lc.ClosedForm()) == "ClosedForm()"
     with pytest.raises(AttributeError):
         lc.Scalar().tolerance = 1.0  # type: ignore[misc]
-
-
-@pytest.mark.parametrize("out", [4, 30, 70])
-def test_scalar_from_factors_is_scalar_from_eigenvectors(out: int) -> None:
-    some = stage(out, 50, out)
-    usual, found = best_scalar(some, 1e-6), _by_factors(some, 1e-6)
-    one, two = (objective(some, np.where(some.r > 0, t, 0.0)) for t in (usual, found))
-    assert two == pytest.approx(one, rel=3e-6)
-    assert _by_factors(replace(some, S=np.zeros((50, 50))), 1e-6) == 0.0
 
 
 # bounds that are known in closed form, at every scale
