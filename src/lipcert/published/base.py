@@ -38,6 +38,13 @@ class Multipliers(NamedTuple):
     T: Array
     r: Array
 
+    @staticmethod
+    def of(alpha: Array, beta: Array, where: Array, T: Array | float) -> Multipliers:
+        """T for the neurons ``where``, for slopes in [alpha, beta]; the others are affine."""
+        made = Multipliers(np.zeros(alpha.shape), np.zeros(alpha.shape))
+        made.T[where], made.r[where] = T, 0.5 * (beta - alpha)[where]
+        return made
+
 
 class Run(NamedTuple):
     """The number that a method computes, as published, and the multipliers behind it, one entry per hidden layer."""
@@ -70,26 +77,28 @@ class Published(Method):
 
     @abstractmethod
     def run(self, problem: Problem) -> Run:
-        """Compute the number, and the multipliers if the method has any."""
+        """Compute the number, and the multipliers if the method has any, in the method's :meth:`setting`."""
 
     def setting(self, problem: Problem) -> Problem:
-        """The problem as the method sees it: here with slopes that hold everywhere."""
-        return worldwide(problem)
+        """The problem as the method sees it: here without its region, as pre-activations may be any numbers."""
+        region = problem.region if problem.whole is None else Everywhere()  # that of the whole network's inputs
+        return replace(problem, region=region, enclosures=(), known=None, history=(), whole=None)
 
     def solve(self, problem: Problem) -> Candidate:
         require(max(math.prod(layer.linear.shape) for layer in problem.network.layers), self.matrices)
+        problem = self.setting(problem)
         run = self.run(problem)
         if run.layers is None:
             # rounding of a chain of products through the network, about
             noise = 2.0 * problem.network.depth * max(problem.network.sizes) * float(np.finfo(float).eps)
             return Candidate(run.value * (1.0 + noise), ())
-        candidate = self.setting(problem).sweep(again(run.layers))
+        candidate = problem.sweep(again(run.layers))
         return replace(candidate, bound=max(run.value, candidate.bound))
 
     def value(self, network: Network, region: Region | None = None) -> float:
         """The number as published, without a proof; global methods ignore the region."""
         with suited_to(max(network.sizes)):
-            return self.run(Problem(network, region or Everywhere(), (Lipschitz(),))).value
+            return self.run(self.setting(Problem(network, region or Everywhere(), (Lipschitz(),)))).value
 
 
 def require(entries: int, matrices: int) -> None:
@@ -111,12 +120,6 @@ def global_slopes(layer: Layer) -> tuple[Array, Array]:
     if not np.isfinite(found).all():
         raise NotApplicable(f"slopes of {layer.neurons.describe()} grow without end, and it knows no region")
     return found
-
-
-def worldwide(problem: Problem) -> Problem:
-    """The same problem without its region: pre-activations may be any numbers."""
-    region = problem.region if problem.whole is None else Everywhere()  # that of the whole network's inputs
-    return replace(problem, region=region, enclosures=(), known=None, history=(), whole=None)
 
 
 def again(layers: tuple[Multipliers, ...]) -> Callable[[Stage], Array]:

@@ -15,7 +15,7 @@ from lipcert.errors import InvalidInput, ProofFailed
 from lipcert.kernel.hints import Lipschitz
 from lipcert.methods.method import Problem
 from lipcert.model.arrays import Array, dense
-from lipcert.published.base import Multipliers, NotApplicable, Published, Run, worldwide
+from lipcert.published.base import Multipliers, NotApplicable, Published, Run
 from lipcert.published.semidefinite import Inequality, Solution, SolverFailed, solve
 
 
@@ -63,7 +63,7 @@ def carry(problem: Problem, choose: Chooser) -> Run:
     M, merged = np.eye(network.inputs), np.eye(network.inputs)
     local = bool(problem.enclosures) and region.bounded
     centers = network.preactivations(region.center) if local else []
-    done: list[Multipliers] = []
+    done = list[Multipliers]()
     for index, layer in enumerate(network.layers[:-1]):
         assert layer.neurons is not None
         W = dense(layer.weight) @ merged
@@ -74,9 +74,8 @@ def carry(problem: Problem, choose: Chooser) -> Run:
             ends = np.clip(center - reach, ends[0], center), np.clip(center + reach, center, ends[1])
         alpha, beta = layer.neurons.slope_range(*ends)
         if (alpha == beta).all() or not S.any():
-            middle = 0.5 * (alpha + beta)
-            merged = middle[:, None] * W
-            done.append(Multipliers(np.zeros(middle.size), np.zeros(middle.size)))
+            merged = 0.5 * (alpha + beta)[:, None] * W
+            done.append(Multipliers(np.zeros(len(W)), np.zeros(len(W))))
             continue
         hand = Handover(index, W, M, S, alpha, beta, dense(network.layers[index + 1].weight))
         choice = choose(hand)
@@ -136,13 +135,9 @@ def closed_form(hand: Handover) -> Choice:
 
 def fast(hand: Handover, cap: float) -> Choice:
     """Algorithm 4: one λ for the layer from a small semidefinite program; the closed form where that fails."""
-    with contextlib.suppress(SolverFailed):
-        found = small_program(hand, np.zeros(hand.free.size, dtype=int))
-        choice = Choice(np.full(hand.alpha.size, min(cap, float(found.x[0]))), found.c, hand.alpha, hand.beta)
-        if _feasible(hand, choice):
-            return choice
+    found = _by_program(hand, np.zeros(hand.free.size, dtype=int), 1.0, cap)
     try:
-        return closed_form(hand)
+        return found or closed_form(hand)
     except NotApplicable as error:
         raise SolverFailed(
             f"the program of layer {hand.index + 1} was not solved, and its slopes differ in sign, which rules out the"
@@ -152,17 +147,24 @@ def fast(hand: Handover, cap: float) -> Choice:
 
 def acc(hand: Handover, cap: float) -> Choice:
     """Algorithm 3: one λ per neuron from a small semidefinite program; where that fails the better of the other two."""
-    with contextlib.suppress(SolverFailed):
-        found = small_program(hand, np.arange(hand.free.size))
-        Lambda = np.full(hand.alpha.size, INACTIVE * float(found.x.mean()))
-        Lambda[hand.free] = found.x
+    found = _by_program(hand, np.arange(hand.free.size), INACTIVE, cap)
+    if found is None:
+        found = fast(hand, cap)
+        with contextlib.suppress(NotApplicable):
+            found = max(closed_form(hand), found, key=lambda choice: choice.c)
+    return found
+
+
+def _by_program(hand: Handover, groups: Array, inactive: float, cap: float) -> Choice | None:
+    """One λ for each group of free neurons, a multiple of their mean for the others; None if it is not feasible."""
+    with contextlib.suppress(ProofFailed):
+        found = small_program(hand, groups)
+        Lambda = np.full(hand.alpha.size, inactive * float(found.x.mean()))
+        Lambda[hand.free] = found.x[groups]
         choice = Choice(np.minimum(cap, Lambda), found.c, hand.alpha, hand.beta)
-        if _feasible(hand, choice):
+        if ((choice.Lambda > 0.0) & (choice.Lambda < np.inf)).all() and positive(messenger(hand, choice)):
             return choice
-    one = fast(hand, cap)
-    with contextlib.suppress(NotApplicable):
-        one = max(closed_form(hand), one, key=lambda choice: choice.c)
-    return one
+    return None
 
 
 def small_program(hand: Handover, groups: Array) -> Solution:
@@ -186,12 +188,6 @@ def small_program(hand: Handover, groups: Array) -> Solution:
     return solve(inequality, _SHARP)
 
 
-def _feasible(hand: Handover, choice: Choice) -> bool:
-    with contextlib.suppress(ProofFailed):
-        return bool(((choice.Lambda > 0.0) & (choice.Lambda < np.inf)).all()) and positive(messenger(hand, choice))
-    return False
-
-
 @dataclass(frozen=True)
 class Eclipse(Published):
     """Xu and Sivaranjani, *ECLipsE: Efficient Compositional Lipschitz Constant Estimation for Deep Neural Networks*,
@@ -205,7 +201,7 @@ class Eclipse(Published):
     """
 
     def run(self, problem: Problem) -> Run:
-        return carry(worldwide(problem), lambda hand: acc(_from_zero(hand, "Eclipse"), np.inf))
+        return carry(problem, lambda hand: acc(_from_zero(hand, "Eclipse"), np.inf))
 
 
 @dataclass(frozen=True)
@@ -226,7 +222,7 @@ class EclipseFast(Published):
     """
 
     def run(self, problem: Problem) -> Run:
-        return carry(worldwide(problem), lambda hand: closed_form(_from_zero(hand, "EclipseFast")))
+        return carry(problem, lambda hand: closed_form(_from_zero(hand, "EclipseFast")))
 
 
 def _from_zero(hand: Handover, method: str) -> Handover:
@@ -238,28 +234,27 @@ def _from_zero(hand: Handover, method: str) -> Handover:
     return replace(hand, alpha=np.zeros(hand.alpha.shape))
 
 
-_PROGRAMS = {"Acc": acc, "Fast": fast}
-VARIANTS = (*_PROGRAMS, "CF")
-CAP = 1e10
-"""Largest Λ; the paper asks for a large number and does not say which."""
+_VARIANTS: Final[dict[str, Callable[[Handover, float], Choice]]] = {
+    "Acc": acc,
+    "Fast": fast,
+    "CF": lambda hand, cap: closed_form(hand),
+}
 
 
 @dataclass(frozen=True)
 class _Gen(Published):
-    """What the local and the global form share."""
+    """What the local and the global form share; of ``cap`` the paper says only that it is large."""
 
     variant: str | Sequence[str] = "Fast"
-    cap: float = CAP
+    cap: float = 1e10
 
     def __post_init__(self) -> None:
-        given: Any = self.variant
-        if not isinstance(given, str):
-            if not isinstance(given, Sequence):
-                raise InvalidInput(f"variant must be one of {', '.join(VARIANTS)} or a list of them, got {given!r}")
+        given: Any = (self.variant,) if isinstance(self.variant, str) else self.variant
+        if not isinstance(given, Sequence) or not all(name in _VARIANTS for name in given):
+            known = ", ".join(_VARIANTS)
+            raise InvalidInput(f"variant must be one of {known} or a list of them, got {self.variant!r}")
+        if not isinstance(self.variant, str):
             object.__setattr__(self, "variant", tuple(given))
-        for name in (given,) if isinstance(given, str) else given:
-            if name not in VARIANTS:
-                raise InvalidInput(f"variant must be one of {', '.join(VARIANTS)}, got {name!r}")
         if not self.cap > 0.0:
             raise InvalidInput(f"cap must be positive, got {self.cap}")
 
@@ -268,12 +263,7 @@ class _Gen(Published):
         names = (self.variant,) * hidden if isinstance(self.variant, str) else self.variant
         if len(names) != hidden:
             raise InvalidInput(f"variant must have one entry per hidden layer, {hidden} here; got {len(names)}")
-
-        def choose(hand: Handover) -> Choice:
-            name = names[hand.index]
-            return closed_form(hand) if name == "CF" else _PROGRAMS[name](hand, self.cap)
-
-        return carry(self.setting(problem), choose)
+        return carry(problem, lambda hand: _VARIANTS[names[hand.index]](hand, self.cap))
 
 
 @dataclass(frozen=True)

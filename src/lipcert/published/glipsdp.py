@@ -15,7 +15,7 @@ from lipcert.errors import InvalidInput
 from lipcert.kernel.facts import LayerReport
 from lipcert.methods.method import Problem
 from lipcert.model.arrays import Array, dense
-from lipcert.published.base import Multipliers, Published, Run, worldwide
+from lipcert.published.base import Multipliers, Published, Run
 from lipcert.published.lipsdp import moves, safe
 from lipcert.published.semidefinite import SolverFailed
 
@@ -42,7 +42,7 @@ class GLipSDP(Published):
             module: Any = import_module("cvxpy")
         except ImportError:
             raise InvalidInput("GLipSDP needs cvxpy: pip install 'lipcert[sdp]'; LipSDP() does without") from None
-        network, start = problem.network, worldwide(problem).sweep(safe)
+        network, start = problem.network, problem.sweep(safe)
         sizes = [_unit(layer) for layer in start.layers]
         weights = [dense(layer.weight) * unit for layer, unit in zip(network.layers, [1.0, *sizes], strict=True)]
         weights[:-1] = [weight / unit for weight, unit in zip(weights[:-1], sizes, strict=True)]
@@ -62,8 +62,10 @@ class GLipSDP(Published):
                 raise SolverFailed(f"Clarabel failed: {error}; take LipSDP()") from error
         if program.status != module.OPTIMAL or not float(c.value) > 0.0:
             raise SolverFailed(f"Clarabel ended with status {program.status!r}, so there is no bound; take LipSDP()")
-        unknowns = (Lambda for Lambda, _ in supplies)
-        layers = tuple(_multipliers(*parts) for parts in zip(start.layers, unknowns, sizes, strict=True))
+        layers = tuple(
+            Multipliers.of(layer.alpha, layer.beta, moves(layer), unit**2 / np.maximum(Lambda.value, 1e-300))
+            for layer, (Lambda, _), unit in zip(start.layers, supplies, sizes, strict=True)
+        )
         return Run(1.0 / (gain * math.sqrt(float(c.value))), layers)
 
 
@@ -81,19 +83,8 @@ def _supply(module: Any, layer: LayerReport, weight: Array, before: Any, after: 
     middle = np.where(free, 0.0, 0.5 * (layer.alpha + layer.beta))
     give = np.hstack([middle[:, None] * weight, np.eye(free.size)[:, free]])
     matrix = take @ before @ take.T - give.T @ after @ give
-    if not count:
-        return None, matrix >> 0
     slopes = layer.alpha, layer.beta
     left, right = (np.vstack([-(slope[free, None] * weight[free]).T, np.eye(count)]) for slope in slopes)
     Lambda = module.Variable(count, nonneg=True)
     product = left @ module.diag(Lambda) @ right.T
     return Lambda, matrix + 0.5 * (product + product.T) >> 0
-
-
-def _multipliers(layer: LayerReport, Lambda: Any, unit: float) -> Multipliers:
-    T, r = np.zeros(layer.alpha.shape), np.zeros(layer.alpha.shape)
-    if Lambda is not None:
-        free = moves(layer)
-        T[free] = unit**2 / np.maximum(Lambda.value, 1e-300)
-        r[free] = 0.5 * (layer.beta - layer.alpha)[free]
-    return Multipliers(T, r)

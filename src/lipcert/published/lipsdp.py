@@ -18,7 +18,7 @@ from lipcert.model.arrays import Array, dense
 from lipcert.model.network import Network
 from lipcert.model.norms import Norms
 from lipcert.model.regions import Everywhere
-from lipcert.published.base import Multipliers, Published, Run, global_slopes, require, worldwide
+from lipcert.published.base import Multipliers, Published, Run, global_slopes, require
 from lipcert.published.semidefinite import Inequality, solve
 
 _MATRICES = 20
@@ -43,21 +43,12 @@ class Forms:
     start: Array
     slopes: tuple[tuple[Array, Array], ...]
 
-    @property
-    def size(self) -> int:
-        return int(self.output.shape[0])
-
     def spread(self, Lambda: Array) -> tuple[Multipliers, ...]:
         """The multipliers of each hidden layer from those of the constraints."""
-        kept = []
-        for index, (alpha, beta) in enumerate(self.slopes):
-            T, r = np.zeros(alpha.shape), np.zeros(alpha.shape)
-            mine = self.layer == index
-            where = self.neuron[mine]
-            T[where] = 1.0 / Lambda[mine]
-            r[where] = 0.5 * (beta - alpha)[where]
-            kept.append(Multipliers(T, r))
-        return tuple(kept)
+        owned = ((index, self.layer == index) for index in range(len(self.slopes)))
+        return tuple(
+            Multipliers.of(*self.slopes[index], self.neuron[mine], 1.0 / Lambda[mine]) for index, mine in owned
+        )
 
 
 def forms(problem: Problem, isotropic: bool = True) -> Forms:
@@ -78,17 +69,18 @@ def forms(problem: Problem, isotropic: bool = True) -> Forms:
     offset = first.shape[1]
     left, right, start = [sparse.csr_array((0, size))], [sparse.csr_array((0, size))], [np.zeros(0)]
     owners: list[Array] = [np.zeros((2, 0), dtype=int)]
+    coordinates = sparse.eye_array(size, format="csr")
     for index, (weight, layer, free) in enumerate(zip(weights, candidate.layers, moving)):
         v = sparse.csr_array(weight) @ state
         count = int(free.sum())
-        unit = sparse.csr_array((np.ones(count), (np.arange(count), offset + np.arange(count))), shape=(count, size))
+        unit = coordinates[offset : offset + count]
         offset += count
         owners.append(np.stack([np.full(count, index), np.flatnonzero(free)]))
         start.append(1.0 / np.ldexp(layer.multiplier[free], 2 * layer.exponent))
         left.append(unit - sparse.diags_array(layer.alpha[free]) @ v[free])
         right.append(unit - sparse.diags_array(layer.beta[free]) @ v[free])
         # rows in the order of the neurons: z is the new coordinate, or the slope times v
-        place = sparse.csr_array((np.ones(count), (np.flatnonzero(free), np.arange(count))), shape=(free.size, count))
+        place = sparse.eye_array(free.size, format="csc")[:, free]
         middle = np.where(free, 0.0, 0.5 * (layer.alpha + layer.beta))
         state = sparse.csr_array(sparse.diags_array(middle) @ v + place @ unit)
     one, two = (sparse.csc_array(sparse.vstack(rows, format="csr").T) for rows in (left, right))
@@ -148,7 +140,7 @@ class LipSDP(Published):
             raise InvalidInput(f"split must be at least 1 layer, or None, got {self.split}")
 
     def run(self, problem: Problem) -> Run:
-        problem, depth = worldwide(problem), problem.network.depth
+        depth = problem.network.depth
         if self.split is None or self.split >= depth:
             shape = forms(problem)
             program = inequality(shape, self.kind)
@@ -165,7 +157,7 @@ def inequality(shape: Forms, kind: str, output: int | None = None) -> Inequality
     With d = 1 it follows that ‖Δy‖² ≤ ‖Δx‖²/c. For one ``output`` the d are unknowns too, the first ones, with Σ d ≤ 1:
     then Δy² ≤ max Δx_j²/c.
     """
-    count, square = shape.layer.size, np.zeros((shape.size, shape.size))
+    count, square = shape.layer.size, np.zeros((len(shape.output),) * 2)
     groups = np.arange(count) if kind == "neuron" else np.unique(shape.layer, return_inverse=True)[1]
     start = np.full(groups.max(initial=-1) + 1, np.inf)
     np.minimum.at(start, groups, shape.start)
@@ -173,7 +165,7 @@ def inequality(shape: Forms, kind: str, output: int | None = None) -> Inequality
         square[np.arange(shape.inputs), np.arange(shape.inputs)] = 1.0
         return Inequality(square, shape.left, shape.right, shape.output, groups, start)
     inputs, share = shape.inputs, 0.9 / shape.inputs
-    unit = sparse.csc_array(sparse.eye_array(shape.size, inputs))
+    unit = sparse.csc_array(sparse.eye_array(len(shape.output), inputs))
     left, right = (sparse.csc_array(sparse.hstack([unit, part])) for part in (shape.left, shape.right))
     groups, start = np.append(np.arange(inputs), inputs + groups), np.append(np.full(inputs, share), share * start)
     budget = np.where(np.arange(start.size) < inputs, 1.0, 0.0)
@@ -220,7 +212,7 @@ class GeoLIP(Published):
             super().check(norms)
 
     def run(self, problem: Problem) -> Run:
-        shape = forms(worldwide(problem), isotropic=False)
+        shape = forms(problem, isotropic=False)
         squares, Lambda, slopes = 0.0, np.zeros(shape.layer.size), [0.0]
         for output in range(problem.network.outputs):
             found = solve(inequality(shape, "neuron", output))
@@ -271,7 +263,7 @@ class LipDiff(Published):
             raise InvalidInput(f"steps must be at least 0 and rate positive, got {self.steps} and {self.rate}")
 
     def run(self, problem: Problem) -> Run:
-        shape = forms(worldwide(problem))
+        shape = forms(problem)
         penalty = _Penalty(problem.network, shape)
         if penalty.unit == 0.0:
             return Run(0.0)
