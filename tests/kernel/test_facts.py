@@ -61,6 +61,15 @@ def test_answers_say_what_they_rest_on(name: str, tmp_path: Path) -> None:
             lc.verify(network, claim, rules="core")
 
 
+@pytest.mark.parametrize("pairwise", [True, False])
+@pytest.mark.parametrize("norm", ["l1", "linf", lc.L2(scale=2.0), "l2"], ids=str)
+def test_radii_in_other_norms_than_l2_say_so(norm: Any, pairwise: bool) -> None:
+    found = lc.certified_radius(RELU, BALL.center, norm=norm, pairwise=pairwise)
+    assert found.radius > 0.0
+    assert ("norms" in found.rules) == (norm != "l2")
+    assert proved(RELU, found)[1] == found.rules
+
+
 @pytest.mark.parametrize("rules", ["magic", [], ["step", "magic"]])
 def test_rules_that_are_unknown(rules: Any) -> None:
     with pytest.raises(lc.InvalidInput, match="rules must be 'core' or names among"):

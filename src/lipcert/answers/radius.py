@@ -270,7 +270,7 @@ class ClassBounds:
         ball, ends = self.facts.region, (self.label, self.predicted, rival, self.size)
         if not isinstance(ball, Ball) or not radius > 0.0:
             return CertifiedRadius(radius, bound, margin, *ends, _BASES[needed] if radius > 0.0 else "")
-        facts = (self._leads, self._slopes if self.pairwise else self.facts.fact, *facts)
+        facts = (self._leads, self._slopes if self.pairwise else self.facts.measured_fact, *facts)
         facts = (*facts, self._falls) if (how == 1).any() else facts
         proof = RadiusProof(ball, self.facts.sweeps, self.facts.tree, pairwise=self.pairwise, **(hints or {}))
         subject = subject_of(self.facts.network, ball)

@@ -36,7 +36,7 @@ from lipcert.kernel.sweep import Sweep, proving, stacked
 from lipcert.kernel.tree import Tree
 from lipcert.model.arrays import Array, frozen
 from lipcert.model.network import Network
-from lipcert.model.norms import LInf
+from lipcert.model.norms import LInf, Norms
 from lipcert.model.regions import Ball, Region
 from lipcert.suggest.lines import suggested_lines
 from lipcert.suggest.replay import StoredGuide
@@ -119,7 +119,7 @@ class OutputBounds:
     def measured(self, bounds: Array) -> Array:
         """Bounds by ℓ2 norms, as bounds by the norm of the ball: ‖z‖₂ ≤ (largest ‖z‖₂ of its unit ball)·‖z‖."""
         ball = self.region
-        if not isinstance(ball, Ball) or ball.plain:
+        if self._in_plain_norm or not isinstance(ball, Ball):
             return bounds
         unit = norm_above(ball.units) if isinstance(ball.norm, LInf) else ball.units.max()
         return inflate(bounds * unit, 2)
@@ -133,9 +133,22 @@ class OutputBounds:
         """The bound."""
         return self.made(LipschitzFact, (), Part((0, self.network.depth)), self.bound)
 
+    @property
+    def measured_fact(self) -> LipschitzFact:
+        """The bound, from the norm of the ball."""
+        if self._in_plain_norm or not isinstance(self.region, Ball):
+            return self.fact
+        part = Part((0, self.network.depth), norms=Norms(self.region.norm))
+        return self.made(LipschitzFact, ("norms",), part, float(self.measured(np.asarray(self.bound))))
+
+    @property
+    def _in_plain_norm(self) -> bool:
+        return not isinstance(self.region, Ball) or self.region.plain
+
     def slopes(self, rows: Array) -> SlopesFact:
         """How fast combinations of the outputs change."""
-        return self.made(SlopesFact, (), rows, self.measured(self.lipschitz(rows)))
+        rules = () if self._in_plain_norm else ("norms",)
+        return self.made(SlopesFact, rules, rows, self.measured(self.lipschitz(rows)))
 
     def leads(self, label: int) -> RowsFact:
         """At most f_j - f_label at the centre, for the other classes j."""
