@@ -126,7 +126,7 @@ class LipSDP(Published):
     --------
     >>> import lipcert as lc
     >>> net = lc.Network.from_weights([[[1.0], [1.0]], [[1.0, -1.0]]], activation="relu")
-    >>> round(lc.certify(net, method=LipSDP()).bound, 5)
+    >>> round(lc.certify(net, method=LipSDP()).bound, 4)
     1.0
     """
 
