@@ -11,8 +11,7 @@ from flint import arb
 
 from exact import ball, rational
 from lipcert.audit.balls import Balls, Interval, plus_diagonal, positive_definite
-from lipcert.audit.engine import Pass
-from lipcert.audit.model import Layer, inputs_of, read
+from lipcert.audit.engine import Layer, Pass, inputs_of, read
 from lipcert.definitions.functions import Function, most
 from lipcert.kernel.guide import View
 from lipcert.kernel.hints import Hints

@@ -12,11 +12,11 @@ from flint import arb
 
 import lipcert as lc
 from lipcert.answers.radius import CertifiedRadius, RadiusProof
-from lipcert.audit import model, rows
+from lipcert.audit import engine, second_order
 from lipcert.audit.answers import Whole
 from lipcert.audit.balls import balls, largest_eigenvalue
 from lipcert.audit.engine import centre_values
-from lipcert.audit.remainder import secants
+from lipcert.audit.second_order import secants
 from lipcert.definitions.functions import precision
 from lipcert.definitions.rows import function
 from lipcert.errors import ProofFailed
@@ -194,14 +194,14 @@ def test_what_parabolas_say_is_above_what_is_sampled(clip: Any) -> None:
     relaxation = prove_outputs(network, ball, lc.ClosedForm()).quadratic_relaxation()
     drawn = _touching(relaxation, row)
     with precision(128):
-        layers, inputs = model.read(network), model.inputs_of(ball, 3)
+        layers, inputs = engine.read(network), engine.inputs_of(ball, 3)
         assert inputs is not None
         whole = Whole(layers, inputs, found.sweeps)
-        place = rows.Place(layers, inputs, clip is not None, centre_values(layers, inputs.center), whole.known)
+        place = second_order.Place(layers, inputs, centre_values(layers, inputs.center), whole.known)
         for trial in range(4):
             multipliers = tuple(rng.uniform(0.1, 2.0, n) for n in network.sizes[1:-2])
             hints = replace(drawn, row=row, multipliers=multipliers, mu=50.0 * (trial + 1))
-            above = float(rows.by_parabolas(place, whole.last.spreads, hints))
+            above = float(second_order.by_parabolas(place, whole.last.spreads, hints))
             assert most <= above < 30.0
             assert above <= relaxation.above(hints) + 1e-6
 

@@ -80,7 +80,7 @@ def test_no_lines_prove_what_is_false(pieces: bool, monkeypatch: pytest.MonkeyPa
     network, found = by_pieces("relu") if pieces else honest()
     values = network(found.region.sample(20_000, rng))
     lower, upper = values.min(axis=0), values.max(axis=0)
-    for place in ("lipcert.audit.answers", "lipcert.audit.pieces"):
+    for place in ("lipcert.audit.engine", "lipcert.audit.second_order"):
         monkeypatch.setattr(
             f"{place}.suggested_lines", lambda layer, *_, **__: tuple(balls(rng.normal(size=(2, layer.size))))
         )

@@ -13,9 +13,8 @@ from flint import arb
 
 import lipcert as lc
 from lipcert.audit.balls import balls, dot, ellipsoid_norm, induced_norm, spectral
-from lipcert.audit.engine import advance
-from lipcert.audit.model import inputs_of, read
-from lipcert.audit.pieces import Expansion
+from lipcert.audit.engine import advance, inputs_of, read
+from lipcert.audit.second_order import Expansion
 from lipcert.definitions.functions import Function, View, precision
 from lipcert.model.norms import NORMS, PLAIN, Norms
 from lipcert.model.regions import Region

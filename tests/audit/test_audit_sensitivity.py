@@ -12,9 +12,9 @@ import pytest
 import lipcert as lc
 from lipcert import audit
 from lipcert.answers.sensitivity import Sensitivity
-from lipcert.audit import model
+from lipcert.audit import engine
 from lipcert.audit.balls import balls, size
-from lipcert.audit.engine import Entries, Products
+from lipcert.audit.engine import Entries, jacobian
 from lipcert.definitions.functions import precision
 from lipcert.errors import ProofFailed
 from lipcert.model.arrays import Array
@@ -172,8 +172,8 @@ def test_entries_hold_for_slopes_and_weights_within_their_ranges(number: int) ->
     for ends in ranges:
         ends[1, 0] = ends[0, 0]
     with precision(128):
-        layers, slopes = model.read(network), [(balls(alpha), balls(beta)) for alpha, beta in ranges]
-        bounds = np.array([[float(x) for x in row] for row in size(Products(layers).entries(slopes))])
+        layers, slopes = engine.read(network), [(balls(alpha), balls(beta)) for alpha, beta in ranges]
+        bounds = np.array([[float(x) for x in row] for row in size(jacobian(layers, slopes))])
         found = Entries(layers, slopes, [balls(rng.uniform(0.0 if number % 2 else 0.1, 3.0, n)) for n in (6, 5)])
         blocks = np.array([[float(found.block(row, group)) for group in groups] for row in rows])
     for trial in range(300):

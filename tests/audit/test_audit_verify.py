@@ -24,7 +24,7 @@ from test_oracle import random_case
 import lipcert as lc
 import lipcert.audit
 from lipcert.answers.certificate import Certificate
-from lipcert.audit import answers, model
+from lipcert.audit import answers, engine
 from lipcert.audit.balls import balls, largest_eigenvalue, positive_definite
 from lipcert.definitions.functions import precision
 from lipcert.definitions.rows import function, zeros
@@ -246,7 +246,7 @@ def test_the_bound_covers_weights_that_are_off_by_a_last_bit(monkeypatch: pytest
     assert 2 * own < worst <= Fraction(bound)
     near = replace(certificate, bound=1.001 * float(own))
     assert refused(network, near)
-    monkeypatch.setattr(answers, "read", partial(model.read, spread=0.0))
+    monkeypatch.setattr(answers, "read", partial(engine.read, spread=0.0))
     assert not refused(network, near)  # the stored weights alone do obey it
 
 
@@ -407,7 +407,7 @@ def test_supports_are_above_and_sharp() -> None:
         region: Region = [lc.Ball(center, radius), clip, lc.Ball(center, radius, clip=clip)][number % 3]
         rows = rng.standard_normal((4, 3))
         with precision(128):
-            inputs = model.inputs_of(region, 3)
+            inputs = engine.inputs_of(region, 3)
             assert inputs is not None
             found = [float(x) for x in inputs.support(balls(rows))]
         grid = np.array(list(itertools.product(np.linspace(-1, 1, 25), repeat=3)))

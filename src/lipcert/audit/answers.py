@@ -6,8 +6,11 @@ The answers themselves are only read.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +18,7 @@ from flint import arb
 
 from lipcert.answers.certificate import Certificate
 from lipcert.audit.balls import (
+    ONE,
     Balls,
     Interval,
     around,
@@ -36,29 +40,32 @@ from lipcert.audit.balls import (
     with_enough_bits,
 )
 from lipcert.audit.engine import (
-    Lines,
+    Inputs,
+    Model,
     Pass,
-    Products,
     Trace,
     added,
     centre_values,
     gain,
+    in_units,
+    inputs_of,
+    jacobian,
     least_of,
     norm_product,
-    slope_ranges,
+    part_of,
+    read,
+    relaxed,
     slopes_on,
-    suggested_lines,
     views_on,
 )
-from lipcert.audit.model import Inputs, Model, in_units, inputs_of, part_of, read
-from lipcert.audit.pieces import Cover, Cuts, Expansion, LipschitzCover, Say
-from lipcert.audit.rows import DualBound, Place, by_parabolas, prove_curved, stays_negative
+from lipcert.audit.pieces import Cover, Cuts, LipschitzCover, Say
+from lipcert.audit.second_order import DualBound, Expansion, Place, by_parabolas, prove_curved, stays_negative
 from lipcert.definitions.functions import ball
 from lipcert.errors import ProofFailed
 from lipcert.kernel.hints import Hints, Part
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
-from lipcert.model.norms import L2
+from lipcert.model.norms import PLAIN, Norms
 
 
 def verify(network: Network, certificate: Certificate) -> float:
@@ -111,21 +118,17 @@ def _prove(network: Network, certificate: Certificate) -> arb:
         if hints or certificate.tree is not None:
             raise ProofFailed("there are no multipliers to prove a bound from")
         more = arb(piece[-1].size).sqrt() if bare.output.name == "l1" else arb(1)
-        bound = (norm_product(piece) * gain(bare, None, piece[0].weight.shape[1]) * more).upper()
+        bound = (norm_product(piece) * gain(bare, ONE, piece[0].weight.shape[1]) * more).upper()
     else:
-        told = Whole(model, inputs, certificate.sweeps, carry=not hints)
+        told = Whole(model, inputs, certificate.sweeps, None if hints else certificate.tree, carry=not hints)
         bound = arb.pos_inf() if hints else least_of(told.last.bounds(bare), claim)
         for sweep in hints:
             if sweep.enclosures:
                 raise ProofFailed("the hints of a part must not enclose it: the region is one of the whole network")
             mine = Pass(piece, None, _without_shapes(sweep, part), told.known[start : stop - 1])
             bound = known_smaller(bound, least_of(mine.bounds(bare), claim))
-        if certificate.tree is not None and not hints and not bound <= claim:
-            limit = float(certificate.bound)
-            first = told.last.start
-            if bare.input.name == "linf" and first is None:
-                first = balls(np.ones(network.inputs))
-            return LipschitzCover(model, inputs, told.known, certificate.tree, limit, bare, first).bound()
+        if not bound <= claim:
+            bound = known_smaller(bound, told.by_pieces(claim, bare))
     if certificate.curved is not None and not bound <= claim:
         if replace(part, inputs=None) != Part((0, network.depth), None, part.outputs):
             raise ProofFailed("hints to second order are about a whole network in ℓ2 norms; this certificate is not")
@@ -145,18 +148,19 @@ def _check_norms(network: Network, part: Part) -> None:
 
 def _without_shapes(hints: Hints, part: Part) -> Hints:
     """The hints without the layers of identity neurons that stand for shapes elsewhere."""
-    begin = int(isinstance(part.norms.input, L2) and part.norms.input.shape is not None)
-    end = len(hints.multipliers) - int(isinstance(part.norms.output, L2) and part.norms.output.shape is not None)
+    begin, end = part.norms.input.matrix is not None, len(hints.multipliers) - (part.norms.output.matrix is not None)
     return replace(hints, multipliers=hints.multipliers[begin:end], exponents=hints.exponents[begin:end])
 
 
 class Whole:
     """What the sweeps over a whole region prove: ``known`` intervals, ``traces``, and the ``last`` of the passes."""
 
-    def __init__(self, model: Model, inputs: Inputs | None, sweeps: Sequence[Hints], carry: bool = True) -> None:
+    def __init__(
+        self, model: Model, inputs: Inputs | None, sweeps: Sequence[Hints], tree: Any = None, carry: bool = True
+    ) -> None:
         if not sweeps:
             raise ProofFailed("there are no multipliers to prove a bound from")
-        self.model, self.inputs, self.known = model, inputs, list[Interval]()
+        self.model, self.inputs, self.tree, self.known = model, inputs, tree, list[Interval]()
         passes = []
         for place, hints in enumerate(sweeps, 1):
             passes.append(Pass(model, inputs, hints, self.known, carry=carry and place == len(sweeps)))
@@ -165,34 +169,31 @@ class Whole:
         self.traces = [trace for one in passes for trace in one.traces]
         self.bound = self.last.by_ellipsoid() if carry else arb.pos_inf()
 
-    def by_pieces(self, tree: Any, claim: arb) -> arb:
-        """The bound that a tree proves, at most the claim."""
-        return LipschitzCover(self.model, self.inputs, self.known, tree, -upward(-claim)).bound()
+    def by_pieces(self, claim: arb, norms: Norms = PLAIN) -> arb:
+        """The bound that the tree proves, at most the claim; without a tree, none."""
+        if self.tree is None:
+            return arb.pos_inf()
+        return LipschitzCover(self.model, self.inputs, self.known, self.tree, claim, norms, self.last.start).bound()
 
 
-def least_bound(wholes: Sequence[Whole], trees: Sequence[Any], claim: arb) -> arb:
+def least_bound(wholes: Sequence[Whole], claim: arb) -> arb:
     """The least of the bounds; trees are asked where it is above the claim."""
-    bound = arb.pos_inf()
-    for one in wholes:
-        bound = known_smaller(bound, one.bound)
-    for one, tree in zip(wholes, trees, strict=True):
-        if not bound <= claim and tree is not None:
-            bound = known_smaller(bound, one.by_pieces(tree, claim))
-    return bound
+    bound = known_smaller.reduce([one.bound for one in wholes])
+    return least_of([lambda: bound, *(partial(one.by_pieces, claim) for one in wholes)], claim)
 
 
-def wholes_of(model: Model, inputs: Inputs | None, proofs: Sequence[Any]) -> tuple[list[Whole], list[Any]]:
-    """What the proofs about a whole region prove, and their trees."""
-    told = [one for one in proofs if one.kind == "whole"]
+def wholes_of(model: Model, inputs: Inputs | None, proofs: Sequence[Any]) -> list[Whole]:
+    """What the proofs about a whole region prove."""
+    told = [from_unit_ball(model, inputs, one) for one in proofs if one.kind == "whole"]
     if not told:
         raise ProofFailed("there is nothing to prove an answer from")
-    return [from_unit_ball(model, inputs, one.sweeps) for one in told], [one.tree for one in told]
+    return told
 
 
-def from_unit_ball(model: Model, inputs: Inputs | None, sweeps: Sequence[Hints]) -> Whole:
+def from_unit_ball(model: Model, inputs: Inputs | None, proof: Any) -> Whole:
     """What sweeps prove whose ellipsoids hold for differences of inputs of at most one, as those of an answer must."""
-    found = Whole(model, inputs, sweeps)
-    if found.last.start is not None:
+    found = Whole(model, inputs, proof.sweeps, proof.tree)
+    if found.last.hints.start is not None:
         raise ProofFailed("ellipsoids of outputs begin with a unit ball, the hints begin with other axes")
     return found
 
@@ -203,9 +204,6 @@ def common(wholes: Sequence[Whole]) -> list[Interval]:
     for one in wholes[1:]:
         found = [both(a, b) for a, b in zip(found, one.known, strict=True)]
     return found
-
-
-Group = Sequence[int]
 
 
 def number(x: float) -> arb:
@@ -242,26 +240,28 @@ def _reach(network: Network, claim: Any, say: Say | None) -> None:
     value, error = centers[-1]
     gap = upper(np.abs(value - balls(claim.center)) + error)
     box, held, shape = unbounded(n), False, balls(claim.shape)
-    wholes, trees = wholes_of(model, inputs, claim.proofs)
+    wholes = wholes_of(model, inputs, claim.proofs)
     for count, one in enumerate(wholes, 1):
         for trace in one.traces:
             box = trace.interval(len(model) - 1, box)
         box = both(box, around(value, inputs.extent() * root(np.diagonal(one.last.S)) + error))
-        box = _relaxed(model, inputs, common(wholes[:count]), box)
+        lines = relaxed(model, inputs, common(wholes[:count]), whole=True)
+        if lines is None:
+            raise ProofFailed("the intervals of a layer are empty: the hints contradict themselves")
+        box = lines.interval(len(model) - 1, both(box, lines.boxed(len(model) - 1)))
         # y - center is within δ²S, moved by at most the gap
         Q = added(at_least(one.last.S * (inputs.extent() * inputs.extent())), gap)
         held = held or (Q is not None and positive_definite(shape - Q))
     if not held:
         raise ProofFailed("the ellipsoid of the outputs is smaller than what its hints prove")
-    if not least_bound(wholes, trees, number(claim.bound)) <= number(claim.bound):
+    if not least_bound(wholes, number(claim.bound)) <= number(claim.bound):
         raise ProofFailed("the Lipschitz bound of the outputs is smaller than what its hints prove")
     others = [one for one in claim.proofs if one.kind != "whole"]
     if any(one.kind not in ("values", "outputs") or not 0 <= one.base < len(wholes) for one in others):
         raise ProofFailed("a proof of the reach set is not about outputs, or rests on one that is not there")
     for one in others:
         if one.kind == "values":
-            clipped = getattr(claim.region, "clip", None) is not None
-            place = Place(model, inputs, clipped, centers, wholes[one.base].known)
+            place = Place(model, inputs, centers, wholes[one.base].known)
             box = _single(place, wholes[one.base], one, claim, box)
     cuts = [one for one in others if one.kind == "outputs"]
     if not cuts and not _inside(box, claim):
@@ -282,7 +282,7 @@ class _Outputs(Cover):
     def by_taylor(self, found: Expansion) -> bool:
         return _inside(both(self.box, found.v.ends()), self.claim)
 
-    def by_slopes(self, trace: Trace, slopes: list[Interval]) -> bool:
+    def by_slopes(self, trace: Trace) -> bool:
         last = len(self.model) - 1
         return _inside(both(trace.interval(last, self.box), trace.boxed(last)), self.claim)
 
@@ -318,19 +318,6 @@ def _inside(found: Interval, claim: Any) -> bool:
     return bool(inside and ((below <= low) & (high <= above)).all(axis=1).any())
 
 
-def _relaxed(model: Model, inputs: Inputs, known: Sequence[Interval], box: Interval) -> Interval:
-    """The box, made smaller by interval arithmetic and by lines on intervals that are known."""
-    trace = Trace(model, inputs)
-    for index, layer in enumerate(model[:-1]):
-        interval = both(known[index], trace.boxed(index))
-        if (interval[0] > interval[1]).any():
-            raise ProofFailed("the intervals of a layer are empty: the hints contradict themselves")
-        views = views_on(layer.functions, interval)
-        slopes = slopes_on(views)
-        trace.lines.append(Lines(views, slopes, *suggested_lines(layer, interval, slopes)))
-    return trace.interval(len(model) - 1, both(box, trace.boxed(len(model) - 1)))
-
-
 def verify_sensitivity(network: Network, claim: Any, say: Say | None = None) -> None:
     """Prove sensitivities again, for any two inputs of the region; ProofFailed if that fails.
 
@@ -352,99 +339,85 @@ class _Sensitivity:
     def __init__(self, network: Network, claim: Any) -> None:
         self.model, self.claim = read(network), claim
         self.inputs = inputs_of(claim.region, network.inputs)
-        self.wholes, self.trees = wholes_of(self.model, self.inputs, claim.proofs)
-        self.claimed = [[number(x) for x in row] for row in np.asarray(claim.matrix).tolist()]
-        self.open = [(i, k) for i in range(len(claim.outputs)) for k in range(len(claim.inputs))]
+        self.wholes = wholes_of(self.model, self.inputs, claim.proofs)
+        pairs = itertools.product(claim.outputs, claim.inputs)
+        self.open = [(*pair, number(x)) for pair, x in zip(pairs, np.ravel(claim.matrix).tolist(), strict=True)]
 
     def run(self, say: Say | None) -> None:
-        claim = self.claim
-        cuts = [one for one in claim.proofs if one.kind == "entries"]
+        claim, cuts = self.claim, [one for one in self.claim.proofs if one.kind == "entries"]
         for one in cuts:
             Cuts(one.tree)  # an error if leaves are missing
-        bound = least_bound(self.wholes, self.trees, number(claim.bound))
+        bound = least_bound(self.wholes, number(claim.bound))
         if not bound <= number(claim.bound):
             raise ProofFailed("the bound of all inputs and outputs is smaller than what its hints prove")
-        self._note(dict.fromkeys(self.open, bound))
-        for one in self.wholes:
-            axes = upper(root(np.diagonal(one.last.S)))
-            self._note({(i, k): norm(axes[list(claim.outputs[i])]) for i, k in self.open})
+        self._close([bound for _ in self.open])
+        for whole in self.wholes:
+            axes = upper(root(np.diagonal(whole.last.S)))
+            self._close([norm(axes[list(rows)]) for rows, *_ in self.open])
         for proof in claim.proofs:
             if proof.kind == "pair":
                 self._pair(proof)
         if not self.open:
             return
-        products = Products(self.model)
-        sizes = size(products.entries(slope_ranges(self.model, common(self.wholes))))
-        self._note({place: self._block(sizes, place) for place in self.open})
-        for one in self.wholes:
-            self._entries(one)
+        ranges = zip(self.model[:-1], common(self.wholes), strict=True)
+        sizes = size(jacobian(self.model, [slopes_on(views_on(layer.functions, ends)) for layer, ends in ranges]))
+        self._close([_block(sizes, *pair) for *pair, _ in self.open])
+        for whole in self.wholes:
+            if self.open:
+                with suppress(ProofFailed):  # then another way counts, or none
+                    found = whole.last.around_nominal()
+                    self._close([found.block(*pair) for *pair, _ in self.open])
         for proof in cuts:
             if self.open:
-                self._pieces(products, sizes, proof, say)
-        if self.open:
-            i, k = self.open[0]
-            raise ProofFailed(
-                f"the sensitivity of outputs {claim.outputs[i]} to inputs {claim.inputs[k]} is smaller than what its"
-                " hints prove"
-            )
+                if self.inputs is None or not 0 <= proof.base < len(self.wholes):
+                    raise ProofFailed("the pieces rest on a proof that is not there, or have no bounds")
+                known = self.wholes[proof.base].known
+                _Entries(self.model, self.inputs, known, proof.tree, sizes, self.open).prove(say)
+                self.open = []
+        for rows, columns, _ in self.open:
+            raise ProofFailed(f"the sensitivity of outputs {rows} to {columns} is smaller than what its hints prove")
 
-    def _note(self, found: dict[tuple[int, int], arb]) -> None:
-        """Close what is proved."""
-        self.open = [(i, k) for i, k in self.open if not ((i, k) in found and found[i, k] <= self.claimed[i][k])]
-
-    def _block(self, sizes: Balls, place: tuple[int, int]) -> arb:
-        """At least the norm of a block, by the sizes of its entries."""
-        return norm(sizes[np.ix_(self.claim.outputs[place[0]], self.claim.inputs[place[1]])].ravel())
+    def _close(self, bounds: Sequence[arb]) -> None:
+        """Leave what is not proved by a bound for each pair."""
+        self.open = [one for one, bound in zip(self.open, bounds, strict=True) if not bound <= one[2]]
 
     def _pair(self, proof: Any) -> None:
         """Bound one pair by hints of its own, if it is open."""
-        out, into = proof.part.outputs, proof.part.inputs
-        places = [(i, k) for i, k in self.open if (self.claim.outputs[i], self.claim.inputs[k]) == (out, into)]
-        if not places:
+        pair = proof.part.outputs, proof.part.inputs
+        if pair not in [one[:2] for one in self.open]:
             return
         if not 0 <= proof.base < len(self.wholes) or any(hints.enclosures for hints in proof.sweeps):
             raise ProofFailed("the hints of a pair rest on a proof that is not there, or enclose neurons themselves")
-        part = part_of(self.model, 0, len(self.model), into, out)
+        part = part_of(self.model, 0, len(self.model), pair[1], pair[0])
         for hints in proof.sweeps:
             bound = Pass(part, None, hints, self.wholes[proof.base].known).by_ellipsoid()
-            self._note(dict.fromkeys(places, bound))
+            self._close([bound if one[:2] == pair else arb.pos_inf() for one in self.open])
 
-    def _entries(self, one: Whole) -> None:
-        """The blocks that are open, by an ellipsoid around the Jacobian."""
-        if not self.open:
-            return
-        try:
-            found = one.last.around_nominal()
-        except ProofFailed:  # then another way counts, or none
-            return
-        self._note({(i, k): found.block(self.claim.outputs[i], self.claim.inputs[k]) for i, k in self.open})
 
-    def small(self, sizes: Balls) -> bool:
-        """Whether entries of these sizes prove all that is open."""
-        return all(self._block(sizes, (i, k)) <= self.claimed[i][k] for i, k in self.open)
-
-    def _pieces(self, products: Products, sizes: Balls, proof: Any, say: Say | None) -> None:
-        """What is open, on every leaf of the tree."""
-        if self.inputs is None or not 0 <= proof.base < len(self.wholes):
-            raise ProofFailed("the pieces rest on a proof that is not there, or are those of an unbounded region")
-        _Entries(self, products, sizes, proof).prove(say)
-        self.open = []
+def _block(sizes: Balls, rows: Sequence[int], columns: Sequence[int]) -> arb:
+    """At least the norm of a block, by the sizes of its entries."""
+    return norm(sizes[np.ix_(rows, columns)].ravel())
 
 
 class _Entries(Cover):
     """The entries of the Jacobian, whose sizes over the whole region are known."""
 
-    def __init__(self, asked: _Sensitivity, products: Products, sizes: Balls, proof: Any) -> None:
-        known = asked.wholes[proof.base].known
-        assert asked.inputs is not None
-        super().__init__(asked.model, asked.inputs, known, proof.tree, "the sensitivities claim a bound")
-        self.asked, self.products, self.sizes = asked, products, sizes
+    def __init__(
+        self, model: Model, inputs: Inputs, known: Sequence[Interval], tree: Any, sizes: Balls, asked: Sequence[Any]
+    ) -> None:
+        super().__init__(model, inputs, known, tree, "the sensitivities claim a bound")
+        self.sizes, self.asked = sizes, asked
 
     def by_taylor(self, found: Expansion) -> bool:
-        return self.asked.small(known_smaller(self.sizes, found.entries()))
+        return self._small(found.entries())
 
-    def by_slopes(self, trace: Trace, slopes: list[Interval]) -> bool:
-        return self.asked.small(known_smaller(self.sizes, size(self.products.entries(slopes))))
+    def by_slopes(self, trace: Trace) -> bool:
+        return self._small(size(jacobian(self.model, trace.slopes)))
+
+    def _small(self, sizes: Balls) -> bool:
+        """Whether entries of these sizes prove all that is asked."""
+        sizes = known_smaller(self.sizes, sizes)
+        return all(_block(sizes, rows, columns) <= claimed for rows, columns, claimed in self.asked)
 
 
 def verify_radius(network: Network, claim: Any) -> None:
@@ -476,14 +449,14 @@ class _Radius:
         centers = centre_values(self.model, inputs.center)
         self.whole, known = None, []
         if self.proof.sweeps:
-            self.whole = from_unit_ball(self.model, inputs, self.proof.sweeps)
+            self.whole = from_unit_ball(self.model, inputs, self.proof)
             S, bound, known = self.whole.last.S, self.whole.bound, self.whole.known
         else:
             before = norm_product(self.model[:-1])
             S, bound = image(self.model[-1].weight * before, None), norm_product(self.model)
         self.all = (bound * self.unit).upper()
-        self.place = Place(self.model, inputs, region.clip is not None, centers, known)
-        self.plain = region.plain and self.whole is not None
+        self.place = Place(self.model, inputs, centers, known)
+        self.plain = region.plain
         self.others = [j for j in range(network.outputs) if j != claim.label]
         value, error = centers[-1]
         label, diag = claim.label, np.diagonal(S)
@@ -496,8 +469,7 @@ class _Radius:
         claim, proof = self.claim, self.proof
         if not number(claim.margin) <= self.margins[claim.rival]:
             raise ProofFailed("the margin is larger than what is proved at the point")
-        near = [j for j in self.others if not self._far(j) and not self._falls(j) < 0]
-        near = [j for j in near if not self._negative(j) and not self._bent(j)]
+        near = [j for j in self.others if not self._kept_away(j)]
         self._pieces(near)
         if not (self.rates[claim.rival] if proof.pairwise else self.all) <= self.bound:
             raise ProofFailed("the Lipschitz bound is smaller than what its hints prove")
@@ -508,32 +480,21 @@ class _Radius:
         """Whether a Lipschitz bound keeps class j away: f_label - f_j ≥ margin - rate·‖z - centre‖ > 0."""
         return bool(self.margins[j] > 0) and bool(self.rates[j] * self.radius <= self.margins[j])
 
-    def _row(self, j: int) -> Array:
-        """What takes f_label - f_j from the outputs."""
-        eye = np.eye(len(self.others) + 1)
-        return np.asarray(eye[self.claim.label] - eye[j])
-
-    def _falls(self, j: int) -> arb:
-        """At least max of f_j - f_label over the ball, by linear relaxation."""
-        found = arb.pos_inf()
-        for trace in self.whole.traces if self.whole is not None else ():
-            found = known_smaller(found, trace.outputs(balls(-self._row(j))[None])[0])
-        return found
-
-    def _negative(self, j: int) -> bool:
-        """Whether f_j - f_label is negative all over the ball by value functions."""
-        row = -self._row(j)
-        leaves = [one for one in self.proof.margins if np.array_equal(one.row, row)]
-        return self.plain and bool(leaves) and stays_negative(*self.place.narrow[:2], self.place.known, row, leaves)
-
-    def _bent(self, j: int) -> bool:
-        """Whether f_j - f_label is negative all over the ball by parabolas."""
-        every = (*self.proof.pairs, *self.proof.parabolas)
-        told = [one for one in every if np.array_equal(one.row, -self._row(j))]
-        if not told or not self.plain or self.whole is None:
+    def _kept_away(self, j: int) -> bool:
+        """Whether class j is, without pieces: by a Lipschitz bound, linear relaxation, dual bounds or parabolas."""
+        if self._far(j) or self.whole is None:
+            return self._far(j)
+        proof, eye = self.proof, np.eye(len(self.others) + 1)
+        row: Array = eye[j] - eye[self.claim.label]  # what takes f_j - f_label from the outputs
+        if any(trace.outputs(balls(row)[None])[0] < 0 for trace in self.whole.traces):
+            return True
+        if not self.plain:
             return False
-        spreads = self.whole.last.spreads
-        return any(bool(by_parabolas(self.place, spreads, one) < 0) for one in told)
+        leaves = [one for one in proof.margins if np.array_equal(one.row, row)]
+        if leaves and stays_negative(*self.place.narrow[:2], self.place.known, row, leaves):
+            return True
+        bent = [one for one in (*proof.pairs, *proof.parabolas) if np.array_equal(one.row, row)]
+        return any(by_parabolas(self.place, self.whole.last.spreads, one) < 0 for one in bent)
 
     def _pieces(self, near: Sequence[int]) -> None:
         """A bound L of all outputs by pieces, where it is needed: √2·L bounds every difference of two of them."""
@@ -543,8 +504,8 @@ class _Radius:
             targets.append((self.bound / double).lower())
         if not pairwise and not self.all <= self.bound:
             targets.append((self.bound / self.unit).lower())
-        if not targets or self.proof.tree is None or self.whole is None:
+        if not targets or self.whole is None:
             return
-        found = self.whole.by_pieces(self.proof.tree, min(targets, key=float))
+        found = self.whole.by_pieces(min(targets, key=float))
         self.all = known_smaller(self.all, (found * self.unit).upper())
         self.rates = known_smaller(self.rates, (double * found).upper())

@@ -23,6 +23,7 @@ Balls: TypeAlias = Array
 Interval: TypeAlias = tuple[Balls, Balls]
 """Lower and upper ends, two arrays of numbers."""
 Proved = TypeVar("Proved")
+ONE = arb(1)
 BITS = (128, 384)
 """Precisions that are tried, one after the other."""
 _SLACK = (2.0**-45, 2.0**-30, 2.0**-10)

@@ -1,4 +1,4 @@
-"""One pass through the layers: intervals, slopes, lines, ellipsoids; and what it tells of the Jacobian.
+"""The network and the region as balls, and one pass through the layers: intervals, slopes, lines, ellipsoids.
 
 Differences: Δz Δzᵀ ≼ ‖Δz_0‖² P, and P goes from layer to layer (:func:`advance`). Values: each neuron lies in an
 interval, by the trajectory of the centre and the ellipsoid, or by back-substitution (:class:`Trace`).
@@ -7,12 +7,14 @@ interval, by the trajectory of the centre and the ellipsoid, or by back-substitu
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from flint import arb
 
 from lipcert.audit.balls import (
+    ONE,
     Balls,
     Interval,
     around,
@@ -47,13 +49,270 @@ from lipcert.audit.balls import (
     upper,
     zeros,
 )
-from lipcert.audit.model import Inputs, Layer, Model
-from lipcert.definitions.functions import Function, View
+from lipcert.definitions.functions import Function, View, ball
+from lipcert.definitions.rows import function
 from lipcert.errors import ProofFailed
 from lipcert.kernel.hints import Hints
-from lipcert.model.arrays import Array
-from lipcert.model.norms import NORMS, PLAIN, Norms
+from lipcert.model.activations import activation
+from lipcert.model.arrays import Array, dense
+from lipcert.model.network import Network, Neurons
+from lipcert.model.norms import NORMS, PLAIN, Norm, Norms
+from lipcert.model.regions import Ball, Box, Everywhere, Region
+from lipcert.suggest.algebra import triangular_factor
 from lipcert.suggest.lines import suggested_lines as suggested
+from lipcert.suggest.multipliers import split_rate
+
+SPREAD = 2.0**-50
+"""Weights and biases may differ from the stored numbers by this much, relative to their size; zeros stay zeros."""
+_HALVINGS = 40
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """v = weight·z + bias as balls, then z = φ(v), a function a neuron; the last layer of a model has none.
+
+    ``neurons`` are the same functions in floating point, for suggestions.
+    """
+
+    weight: Balls
+    bias: Balls
+    functions: tuple[Function, ...]
+    neurons: Neurons | None
+
+    @property
+    def size(self) -> int:
+        return len(self.bias)
+
+
+Model = tuple[Layer, ...]
+
+
+def read(network: Network, spread: float = SPREAD) -> Model:
+    """The layers of a network, every weight and bias w as the ball w·(1 ± spread)."""
+    near_one, layers = arb(1, spread), []
+    for number, layer in enumerate(network.layers, 1):
+        stored = layer.weight
+        if not isinstance(stored, np.ndarray) and not stored.has_canonical_format:
+            raise ProofFailed(f"the weight of layer {number} repeats entries; build it with Network.from_weights")
+        weight, bias = dense(stored), np.asarray(layer.bias)
+        if {weight.dtype, bias.dtype} != {np.dtype(np.float64)} or not (
+            np.isfinite(weight).all() and np.isfinite(bias).all()
+        ):
+            raise ProofFailed(f"layer {number} must have finite weights and biases of float64")
+        functions: list[Function | None] = [None] * len(bias)
+        for row, index in layer.neurons.groups if layer.neurons else ():
+            columns = [np.broadcast_to(np.asarray(p, dtype=float), np.shape(index)) for p in row.parameters]
+            for place, neuron in enumerate(index):
+                functions[int(neuron)] = function(row.name, tuple(float(values[place]) for values in columns))
+        known = tuple(f for f in functions if f is not None)
+        if len(known) != (len(bias) if number < network.depth else 0):
+            raise ProofFailed(f"layer {number} has {len(bias)} neurons and {len(known)} activations")
+        layers.append(Layer(balls(weight) * near_one, balls(bias) * near_one, known, layer.neurons))
+    return tuple(layers)
+
+
+def part_of(
+    model: Model, start: int, stop: int, inputs: Sequence[int] | None = None, outputs: Sequence[int] | None = None
+) -> Model:
+    """From z_start to v_stop, some coordinates at each end."""
+    if not 0 <= start < stop <= len(model):
+        raise ProofFailed(f"the network has {len(model)} layers, no part from {start} to {stop}")
+    layers = list(model[start:stop])
+    layers[-1] = replace(layers[-1], functions=(), neurons=None)
+    for place, picked, axis in ((0, inputs, 1), (-1, outputs, 0)):
+        if picked is None:
+            continue
+        layer, count = layers[place], layers[place].weight.shape[axis]
+        if not picked or len(set(picked)) < len(picked) or min(picked) < 0 or max(picked) >= count:
+            raise ProofFailed(f"the part names coordinates {tuple(picked)[:5]} of {count}, which must be distinct")
+        bias = layer.bias if axis else layer.bias[list(picked)]
+        layers[place] = replace(layer, weight=layer.weight.take(list(picked), axis), bias=bias)
+    return tuple(layers)
+
+
+def in_units(model: Model, into: Norm, out: Norm) -> Model:
+    """The model as a map of u to w, for inputs Mu and outputs M'w: M and M' are the units or shapes of the norms."""
+    first, last = model[0], model[-1]
+    unit, matrix = into.units(first.weight.shape[1]), into.matrix
+    if unit is not None or matrix is not None:
+        weight = first.weight * balls(unit) if unit is not None else dot(first.weight, balls(matrix))
+        model = (replace(first, weight=weight), *model[1:])
+        last = model[-1]
+    unit, matrix = out.units(last.size), out.matrix
+    if unit is not None:
+        last = replace(last, weight=last.weight / balls(unit)[:, None], bias=last.bias / balls(unit))
+    elif matrix is not None:
+        last = replace(
+            last, weight=solve(balls(matrix), last.weight), bias=solve(balls(matrix), last.bias[:, None])[:, 0]
+        )
+    return (*model[:-1], last)
+
+
+@dataclass(frozen=True, eq=False)
+class Inputs:
+    """The points of a box, lower ≤ x ≤ upper, that are within ``radius`` of ``center``, where there is a radius.
+
+    The norm is ℓ2, or ℓ1 if ``diamond``, of differences over ``units``.
+    """
+
+    center: Balls
+    lower: Balls
+    upper: Balls
+    radius: Any = None
+    units: Any = ONE
+    diamond: bool = False
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is a ball of the ℓ2 norm, perhaps clipped."""
+        return self.radius is not None and isinstance(self.units, arb) and not self.diamond
+
+    @property
+    def sides(self) -> Balls:
+        """At least how far any point is from the centre, along each axis."""
+        return larger(size(self.upper - self.center), size(self.center - self.lower))
+
+    def extent(self, start: Any = ONE) -> arb:
+        """At least ‖(x - center)/start‖₂ of any point."""
+        corner = norm(self.sides / start)
+        return corner if self.radius is None else smaller(corner, (self.radius * largest(self.units / start)).upper())
+
+    def _gaps(self) -> Balls:
+        """At most how far the box is from the centre along each axis, in units."""
+        gaps = positive(larger(lower(self.lower - self.center), lower(self.center - self.upper)))
+        return lower(gaps / self.units)
+
+    def empty(self) -> bool:
+        """Whether the box is proved to miss the ball."""
+        if self.radius is None:
+            return bool((self.lower > self.upper).any())
+        gaps = self._gaps()
+        return bool(gaps.sum() > self.radius if self.diamond else (gaps * gaps).sum() > self.radius * self.radius)
+
+    def snug(self) -> Inputs:
+        """The same in the smallest box: along axis i a point is at most √(radius² - ‖gaps of the others‖²) away."""
+        if not self.plain:
+            return self
+        gaps = self._gaps()
+        rest = (gaps * gaps).sum() - gaps * gaps
+        reach = upper(root(positive(upper(self.radius * self.radius - rest))))
+        low, high = larger(self.lower, lower(self.center - reach)), smaller(self.upper, upper(self.center + reach))
+        return self if (low > high).any() else replace(self, lower=low, upper=high)
+
+    def halves(self, axis: int, at: arb) -> tuple[Inputs, Inputs]:
+        """Below and above a value of an axis, which both contain; a value outside the box counts as its nearer side."""
+        at = smaller(larger(at, self.lower[axis]), self.upper[axis])
+        sides = self.upper.copy(), self.lower.copy()
+        sides[0][axis] = sides[1][axis] = at
+        return replace(self, upper=sides[0]), replace(self, lower=sides[1])
+
+    def support(self, rows: Balls) -> Balls:
+        """At least max of a·x for each row a of numbers: by the box, by the ball, or by both.
+
+        For any q it is at most a·c + δ‖q‖* + max of (a - q)·(x - c) over the box.
+        """
+        found = upper(np.where(rows > 0, rows * self.upper, rows * self.lower).sum(axis=1))
+        if self.radius is None:
+            return found
+        middle = dot(rows, self.center)
+        dual = largest(size(rows * self.units), axis=1) if self.diamond else norm(rows * self.units)
+        found = known_smaller(found, upper(middle + self.radius * dual))
+        if self.diamond:
+            return found
+        q = self.shared(rows)
+        return known_smaller(found, upper(middle + self.radius * norm(q * self.units) + self.over_box(rows - q)))
+
+    def over_box(self, rows: Balls) -> Balls:
+        """At least max of a·(x - c) over the box for each row a."""
+        rows, lost = mid(rows), rad(rows)
+        ends = np.where(rows > 0, rows * (self.upper - self.center), rows * (self.lower - self.center))
+        return upper(ends.sum(axis=1) + (lost * self.sides).sum(axis=1))
+
+    def shared(self, rows: Balls) -> Balls:
+        """The part of each row that had better be bounded by the ball, the rest by the box; only a suggestion."""
+        units, center = floats(self.units), floats(self.center)
+        a, radius = floats(rows) * units, float(self.radius)
+        below, above = (np.broadcast_to((floats(end) - center) / units, a.shape) for end in (self.lower, self.upper))
+        with np.errstate(all="ignore"):
+            rate = split_rate(a, np.full(len(a), radius), below, above, _HALVINGS)[:, None]
+            rate = np.where((rate > 0.0) & (rate < np.inf), rate, 0.0)
+            y = np.where(rate > 0, np.clip(a / np.where(rate > 0, rate, 1.0), below, above), 0.0)
+            q = rate * y / units
+        return balls(np.where(np.isfinite(q), q, 0.0))
+
+
+def inputs_of(region: Region, count: int, units: Array | None = None) -> Inputs | None:
+    """A region as numbers, in units; None is everywhere."""
+    if isinstance(region, Everywhere):
+        return None
+    if not isinstance(region, (Ball, Box)):
+        raise ProofFailed(f"there is no rule for a region of type {type(region).__name__}")
+    box = region if isinstance(region, Box) else region.clip
+    arrays = [region.center] if box is None else [region.center, box.lower, box.upper]
+    if np.ndim(region.radius) or any(np.shape(a) != (count,) or not np.isfinite(a).all() for a in arrays):
+        raise ProofFailed(f"the region must be a single one, of {count} finite coordinates")
+    if box is not None and not ((box.lower <= region.center) & (region.center <= box.upper)).all():
+        raise ProofFailed("the centre of the region lies outside it")
+    unit = balls(np.ones(count) if units is None else units)
+    center, low, high = balls(region.center) / unit, *(balls(end) / unit for end in (arrays[1:] or [arrays[0]] * 2))
+    if isinstance(region, Box):
+        return Inputs(center, lower(low), upper(high))
+    radius: Any = ball(float(region.radius))
+    scale = balls(np.broadcast_to(region.units, (count,))) / unit
+    if not (radius.is_finite() and radius >= 0):
+        raise ProofFailed(f"the radius of a ball must be finite and at least 0, got {region.radius}")
+    ends = lower(center - radius * scale), upper(center + radius * scale)
+    if box is not None:
+        ends = larger(ends[0], lower(low)), smaller(ends[1], upper(high))
+    if region.norm.name == "linf":
+        return Inputs(center, *ends)
+    if region.plain and units is None:
+        return Inputs(center, *ends, radius)
+    return Inputs(center, *ends, radius, upper(scale), region.norm.name == "l1")
+
+
+def fewer(model: Model, inputs: Inputs) -> tuple[Model, Inputs, arb]:
+    """A model and its inputs, and a number, with f(x) = model(Q x), Q x among these inputs, and ‖Q‖ at most the number.
+
+    It is on fewer inputs where the first layer W has more inputs than neurons: a square matrix R, any that has an
+    inverse, takes its place, and Q is R⁻¹W, W in its balls. The ball counts, not the box that cuts it.
+    """
+    W = floats(model[0].weight)
+    factors = triangular_factor(W) if inputs.plain and W.shape[1] > len(W) else None
+    if factors is None:
+        return model, inputs, arb(1)
+    R = balls(factors[0])
+    Q = solve(R, model[0].weight)
+    stretch = largest_eigenvalue(image(Q, None)).sqrt().upper()
+    center = dot(Q, inputs.center)
+    radius = (stretch * inputs.radius + norm(rad(center))).upper()
+    middle = mid(center)
+    moved = Inputs(middle, lower(middle - radius), upper(middle + radius), radius)
+    return (replace(model[0], weight=R), *model[1:]), moved, stretch
+
+
+def along_rays(model: Model) -> tuple[Model, Inputs]:
+    """g(x, t) = t·f(x/t) for t > 0, t the last input and the last neuron of each hidden layer; and the box of its rays.
+
+    It needs φ(s·v) = s·φ(v) for all s > 0. Slopes are the same along a ray s·(x, t), so ∂g/∂x there is the Jacobian of
+    f at x/t; the ray meets the box -1 ≤ x ≤ 1, 0 ≤ t ≤ 1 at a point where some coordinate has size one.
+    """
+    layers, carrier = [], function("identity", ())
+    for layer in model:
+        straight = (not any(f.bends) and all(x == 0 for x in (*f.marks, f.value(arb(0)))) for f in layer.functions)
+        if not all(straight):
+            raise ProofFailed("a region without bounds can be cut only where activations are straight from zero on")
+        weight, neurons = np.hstack([layer.weight, layer.bias[:, None]]), layer.neurons
+        if neurons is not None:
+            weight = np.vstack([weight, balls(np.eye(1, weight.shape[1], weight.shape[1] - 1))])
+            groups = (*neurons.groups, (activation("identity"), np.array([neurons.size])))
+            neurons = Neurons(neurons.size + 1, groups)
+        functions = (*layer.functions, carrier) if layer.functions else ()
+        layers.append(Layer(weight, zeros(len(weight)), functions, neurons))
+    corner = np.ones(model[0].weight.shape[1] + 1)
+    ends = balls(np.append(-corner[:-1], 0.0)), balls(corner)
+    return tuple(layers), Inputs((ends[0] + ends[1]) / 2, *ends)
+
 
 _TRIES = 24
 _TAU = 2.0**-52
@@ -71,11 +330,6 @@ def slopes_on(views: Sequence[View]) -> Interval:
     for k, view in enumerate(views):
         found[:, k] = view.slopes()
     return found[0], found[1]
-
-
-def slope_ranges(model: Model, known: Sequence[Interval]) -> list[Interval]:
-    """The slopes of the hidden layers on their intervals."""
-    return [slopes_on(views_on(layer.functions, ends)) for layer, ends in zip(model[:-1], known, strict=True)]
 
 
 def halved(slopes: Interval) -> tuple[Balls, Balls]:
@@ -134,7 +388,7 @@ class Lines:
     def __init__(self, views: Sequence[View], slopes: Interval, down: Balls, up: Balls) -> None:
         if not all(view.low.is_finite() and view.high.is_finite() for view in views):
             raise ProofFailed("a line needs a bounded interval: a layer before has none")
-        self.down, self.up = down, up
+        self.slopes, self.down, self.up = slopes, down, up
         found = np.empty((4, len(views)), dtype=object)
         for k, (view, alpha, beta) in enumerate(zip(views, *slopes, strict=True)):
             if alpha == beta:  # a straight line
@@ -180,6 +434,11 @@ class Trace:
     inputs: Inputs
     depth: int | None = None
     lines: list[Lines] = field(default_factory=list)
+
+    @property
+    def slopes(self) -> list[Interval]:
+        """The slope ranges of the layers so far."""
+        return [lines.slopes for lines in self.lines]
 
     def interval(self, index: int, known: Interval, rows: Array | None = None) -> Interval:
         """The known interval of a layer, made smaller for all neurons or some."""
@@ -242,6 +501,36 @@ class Trace:
         return upper(self.above(len(self.model) - 1, dot(rows, last.weight)) + dot(rows, last.bias))
 
 
+def relaxed(model: Model, inputs: Inputs, intervals: list[Interval], whole: bool = False) -> Trace | None:
+    """Lines of all hidden layers, whose intervals become smaller, in place; None if there is no input.
+
+    The intervals of a ``whole`` region are back-substituted already, and worth lines of least area. Of a part, this is
+    asked about neurons whose slope is open, or that may have no value left: whose interval ends at a mark.
+    """
+    trace = Trace(model, inputs)
+    for index, layer in enumerate(model[:-1]):
+        low, high = both(intervals[index], trace.boxed(index))
+        views, some = views_on(layer.functions, (low, high)), []
+        if not whole:
+            some = [k for k, view in enumerate(views) if _undecided(layer.functions[k], view)]
+            low, high = trace.interval(index, (low, high), np.array(some, dtype=int))
+        intervals[index] = low, high
+        if (low > high).any():
+            return None
+        for k in some:
+            views[k] = layer.functions[k].on(low[k], high[k])
+        slopes = slopes_on(views)
+        trace.lines.append(Lines(views, slopes, *suggested_lines(layer, (low, high), slopes, least_area=whole)))
+    return trace
+
+
+def _undecided(f: Function, view: View) -> bool:
+    alpha, beta = view.slopes()
+    if alpha < beta or not (view.low.is_finite() and view.high.is_finite()):
+        return True
+    return any(not (mark < view.low or mark > view.high) for mark in f.marks)
+
+
 def centre_values(model: Model, point: Balls) -> list[tuple[Balls, Balls]]:
     """The pre-activations of each layer at a point: numbers v̂ near them, and at least |v - v̂|.
 
@@ -296,7 +585,7 @@ class Pass:
         self.start = self._start()
         local = local and inputs is not None
         centers = centre_values(model[:-1], inputs.center) if local and inputs else []
-        first = model[0].weight if self.start is None else model[0].weight * self.start
+        first = model[0].weight * self.start
         P: Balls | None = None
         self.S = zeros(0, 0)
         for index, layer in enumerate(model[:-1]):
@@ -327,10 +616,10 @@ class Pass:
         """Those of the hints; any would do."""
         return balls(self.hints.multipliers[index]) * arb(4) ** int(self.hints.exponents[index])
 
-    def _start(self) -> Balls | None:
+    def _start(self) -> Any:
         start, count = self.hints.start, self.model[0].weight.shape[1]
         if start is None:
-            return None
+            return ONE
         if np.shape(start) != (count,) or not ((start > 0.0) & (start < np.inf)).all():
             raise ProofFailed(f"the start of a sweep must be {count} positive numbers")
         return balls(start)
@@ -360,7 +649,7 @@ class Pass:
         ways: list[Callable[[], arb]] = [lambda: self.by_ellipsoid(norms)]
         if not norms.plain:
             ways += [
-                lambda: induced_norm(Products(self.model).entries(self.slopes), norms),
+                lambda: induced_norm(jacobian(self.model, self.slopes), norms),
                 lambda: self.around_nominal().induced(norms),
             ]
         return ways
@@ -375,39 +664,32 @@ class Pass:
         return (found * gain(norms, self.start, self.model[0].weight.shape[1])).upper()
 
 
-def gain(norms: Norms, start: Balls | None, count: int) -> arb:
-    """At least the largest ‖x/h‖₂ for ‖x‖ ≤ 1; no start is h = 1."""
-    h = balls(np.ones(count)) if start is None else start
-    return norm(1 / h) if norms.input.name == "linf" else largest(upper(1 / h))
+def gain(norms: Norms, start: Any, count: int) -> arb:
+    """At least the largest ‖x/h‖₂ for ‖x‖ ≤ 1, h the start."""
+    inverse = balls(np.ones(count)) / start
+    return norm(inverse) if norms.input.name == "linf" else largest(upper(inverse))
 
 
-class Products:
-    """Interval arithmetic on the Jacobian W_N D_{N-1} … D_1 W_1, from both ends."""
+def jacobian(model: Model, slopes: Sequence[Interval]) -> Balls:
+    """Balls around every entry of W_N D_{N-1} … D_1 W_1, a row per output, by interval arithmetic from both ends."""
+    weights = [layer.weight for layer in model]
+    forth, back = _multiplied(weights, slopes), _multiplied([weight.T for weight in weights[::-1]], slopes[::-1])
+    return hull(*both(forth, (back[0].T, back[1].T)))
 
-    def __init__(self, model: Model) -> None:
-        weights = [layer.weight for layer in model]
-        self._ways = weights, [weight.T for weight in weights[::-1]]
 
-    def entries(self, slopes: Sequence[Interval]) -> Balls:
-        """Balls around every entry, a row per output."""
-        forth, back = self._entries(self._ways[0], slopes), self._entries(self._ways[1], slopes[::-1])
-        return hull(*both(forth, (back[0].T, back[1].T)))
-
-    @staticmethod
-    def _entries(weights: Sequence[Balls], slopes: Sequence[Interval]) -> Interval:
-        """Each entry is within [low, high]; a slope multiplies a row, a weight adds up rows by its signs."""
-        low, high = lower(weights[0]), upper(weights[0])
-        for weight, (alpha, beta) in zip(weights[1:], slopes, strict=True):
-            ends = [x * s[:, None] for x in (low, high) for s in (alpha, beta)]
-            low = smaller(smaller(*map(lower, ends[:2])), smaller(*map(lower, ends[2:])))
-            high = larger(larger(*map(upper, ends[:2])), larger(*map(upper, ends[2:])))
-            middle = mid(weight)
-            up, down, lost = positive(middle), -positive(-middle), dot(rad(weight), larger(size(low), size(high)))
-            low, high = (
-                lower(dot(up, low) + dot(down, high) - lost),
-                upper(dot(up, high) + dot(down, low) + lost),
-            )
-        return low, high
+def _multiplied(weights: Sequence[Balls], slopes: Sequence[Interval]) -> Interval:
+    """Each entry is within [low, high]; a slope multiplies a row, a weight adds up rows by its signs."""
+    low, high = lower(weights[0]), upper(weights[0])
+    for weight, (alpha, beta) in zip(weights[1:], slopes, strict=True):
+        ends = [x * s[:, None] for x in (low, high) for s in (alpha, beta)]
+        low, high = smaller.reduce([lower(x) for x in ends]), larger.reduce([upper(x) for x in ends])
+        middle = mid(weight)
+        up, down, lost = positive(middle), -positive(-middle), dot(rad(weight), larger(size(low), size(high)))
+        low, high = (
+            lower(dot(up, low) + dot(down, high) - lost),
+            upper(dot(up, high) + dot(down, low) + lost),
+        )
+    return low, high
 
 
 class Entries:

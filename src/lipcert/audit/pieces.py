@@ -3,239 +3,48 @@
 A cut leaves two pieces that both contain the cut, so the leaves cover the region whatever the cuts are. On a convex
 region the Lipschitz constant is at most the largest norm of a Jacobian W_N D_{N-1} … D_1 W_1, so the largest bound of a
 piece counts. Lines and multipliers are not stored; they are chosen here, and a leaf that needs it is cut further.
-
-Taylor models over a box c ± h: x = c + h∘δ with |δ_i| ≤ 1, and everything is a polynomial in δ. What is cut off, and
-what is known of no polynomial, is bounded by ``rest``. On the interval of a pre-activation v its φ and φ' are near
-polynomials (:func:`remainder`), and ∂z/∂δ_j = φ'(v)·∂v/∂δ_j.
 """
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
 from flint import arb
 
 from lipcert.audit.balls import (
+    ONE,
     Balls,
     Exhausted,
     Interval,
     balls,
-    both,
-    corners,
-    dot,
     ellipsoid_norm,
     floats,
-    hull,
     image,
     induced_norm,
     is_finite,
-    known_smaller,
     larger,
-    largest,
-    lower,
-    mid,
-    norm,
-    rad,
-    size,
     smaller,
     unbounded,
-    upper,
     zeros,
 )
-from lipcert.audit.engine import Lines, Products, Trace, advance, gain, slopes_on, suggested_lines, views_on
-from lipcert.audit.model import Inputs, Layer, Model, along_rays
-from lipcert.audit.remainder import remainder
-from lipcert.definitions.functions import Function, View, ball
+from lipcert.audit.engine import (
+    Inputs,
+    Model,
+    Trace,
+    advance,
+    along_rays,
+    gain,
+    jacobian,
+    relaxed,
+)
+from lipcert.audit.second_order import MOST_INPUTS, Expansion
+from lipcert.definitions.functions import ball
 from lipcert.model.arrays import Array
 from lipcert.model.norms import PLAIN, Norms
 from lipcert.suggest.chain import Chain
-
-MOST_INPUTS, _DEGREE, _CELLS = 8, 3, 4
-"""Inputs of a box at most; the degree of polynomials; cells of an interval on which a fit is bounded."""
-
-
-class Basis:
-    """The monomials of d variables up to degree three, in the order of their degrees.
-
-    Each is near a multiple of the product of ``odd`` ones of its variables, all different: δ² = ½ ± ½, δ³ = ¾δ ± ¼.
-    """
-
-    def __init__(self, d: int) -> None:
-        self.d = d
-        self.monomials = [
-            one for n in range(_DEGREE + 1) for one in itertools.combinations_with_replacement(range(d), n)
-        ]
-        places = {one: k for k, one in enumerate(self.monomials)}
-        pairs = itertools.product(enumerate(self.monomials), repeat=2)
-        table = [(places[tuple(sorted(a + b))], i, k) for (i, a), (k, b) in pairs if len(a + b) <= _DEGREE]
-        target, self.left, self.right = np.array(sorted(table)).T
-        self.first = np.flatnonzero(np.diff(target, prepend=-1))
-        degrees = np.array([len(one) for one in self.monomials])
-        self.starts = np.searchsorted(degrees, np.arange(_DEGREE + 1))
-        powers = [[one.count(i) for i in set(one)] for one in self.monomials]
-        self.even = np.array([k > 0 and all(p % 2 == 0 for p in one) for k, one in enumerate(powers)])
-        shares = {0: 1.0, 1: 1.0, 2: 0.5, 3: 0.75}
-        self.shares = np.array([shares[max(one, default=0)] for one in powers])
-        every = np.concatenate([corners(d), -corners(d)])
-        self.corners = np.array(
-            [[np.prod(at[[i for i in set(one) if one.count(i) % 2]]) for one in self.monomials] for at in every]
-        )
-
-
-_basis = cache(Basis)
-
-
-@dataclass(frozen=True, eq=False)
-class Taylor:
-    """Polynomials with coefficients (monomials, ...), up to ``rest`` (...)."""
-
-    basis: Basis
-    terms: Balls
-    rest: Balls
-
-    def __add__(self, other: Taylor) -> Taylor:
-        return Taylor(self.basis, self.terms + other.terms, upper(self.rest + other.rest))
-
-    def times(self, factor: Balls) -> Taylor:
-        """Each polynomial times a number."""
-        return Taylor(self.basis, self.terms * factor, upper(self.rest * size(factor)))
-
-    def plus(self, constant: Balls) -> Taylor:
-        terms = self.terms.copy()
-        terms[0] = terms[0] + constant
-        return Taylor(self.basis, terms, self.rest)
-
-    @cached_property
-    def sizes(self) -> Balls:
-        """At least the sizes of the terms of each degree."""
-        return upper(np.add.reduceat(size(self.terms), self.basis.starts))
-
-    def __mul__(self, other: Taylor) -> Taylor:
-        basis, one, two = self.basis, self.sizes, other.sizes
-        terms = np.add.reduceat(self.terms[basis.left] * other.terms[basis.right], basis.first)
-        cut = sum(one[n] * two[_DEGREE + 1 - n :].sum(axis=0) for n in range(1, _DEGREE + 1))
-        rest = cut + one.sum(axis=0) * other.rest + self.rest * (two.sum(axis=0) + other.rest)
-        return Taylor(basis, terms, upper(rest))
-
-    def through(self, weight: Balls) -> Taylor:
-        """What a matrix makes of them, along the last axis."""
-        flat = dot(self.terms.reshape(-1, weight.shape[1]), weight.T)
-        rest = dot(np.atleast_2d(self.rest), size(weight).T)
-        shape = (*self.terms.shape[:-1], len(weight))
-        return Taylor(self.basis, flat.reshape(shape), upper(rest.reshape(shape[1:])))
-
-    def ends(self) -> Interval:
-        """Between which numbers they lie: even monomials are between 0 and 1, the others between -1 and 1."""
-        even = self.basis.even
-        others = upper(size(self.terms[1:][~even[1:]]).sum(axis=0) + self.rest)
-        own, none = self.terms[even], arb(0)
-        low, high = (pick(end(own), none).sum(axis=0) for pick, end in ((smaller, lower), (larger, upper)))
-        return lower(self.terms[0] + low - others), upper(self.terms[0] + high + others)
-
-
-class Expansion:
-    """The pre-activations ``v`` of the last layer over a box, and their derivatives ``J`` (inputs, outputs) by δ.
-
-    ``known`` are intervals of the hidden layers; ``intervals`` are smaller ones. ``empty`` boxes have no input.
-    """
-
-    def __init__(self, model: Model, inputs: Inputs, known: Sequence[Interval]) -> None:
-        d = len(inputs.center)
-        self.basis = _basis(d)
-        center = mid((inputs.lower + inputs.upper) / 2)
-        self.half = larger(upper(inputs.upper - center), upper(center - inputs.lower))
-        self.half = larger(self.half, largest(self.half) * arb(2) ** -40 + arb(2) ** -500)  # a larger box is no mistake
-        count = len(self.basis.monomials)
-        z = Taylor(self.basis, zeros(count, d), zeros(d))
-        z.terms[0], z.terms[np.arange(d) + 1, np.arange(d)] = center, self.half
-        slopes = Taylor(self.basis, zeros(count, d, d), zeros(d, d))
-        slopes.terms[0, np.arange(d), np.arange(d)] = self.half
-        self.intervals: list[Interval] = []
-        self.empty, self.first = False, model[0].weight
-        for layer, interval in zip(model, [*known, None]):
-            v, self.J = z.through(layer.weight).plus(layer.bias), slopes.through(layer.weight)
-            self.v = v
-            if interval is None:
-                return
-            interval = both(interval, v.ends())
-            self.intervals.append(interval)
-            self.empty = self.empty or bool((interval[0] > interval[1]).any())
-            if self.empty:
-                return
-            z, slope = _activated(layer, v, interval)
-            slopes = Taylor(self.basis, slope.terms[:, None], slope.rest[None]) * self.J
-
-    def bound(self, norms: Norms, limit: arb, moving: int | None = None) -> arb:
-        """At least the norm of the Jacobian, or more than a limit: products of different δ are largest at a corner."""
-        basis, terms = self.basis, self.J.terms / self.half[:, None]
-        shares = basis.shares[:, None, None]
-        rest = self.J.rest / self.half[:, None] + (size(terms) * (1.0 - shares)).sum(axis=0) + rad(terms).sum(axis=0)
-        rest, middle = upper(rest)[:moving], (mid(terms) * shares)[:, :moving]
-        values = dot(balls(basis.corners), middle.reshape(len(middle), -1))
-        sizes = norm(values)
-        if norms.plain and len(rest) > 1 < rest.shape[1]:  # those of small Frobenius norm need no look
-            values, sizes = values[order := np.argsort(-floats(sizes))], sizes[order]
-        more, worst = induced_norm(hull(-rest, rest).T, norms), arb(0)
-        for there, length in zip(values, sizes, strict=True):
-            if norms.plain and length <= worst:
-                continue
-            worst = larger(worst, induced_norm(there.reshape(rest.shape).T, norms))
-            if not worst + more <= limit:
-                break
-        return (worst + more).upper()
-
-    def axis(self) -> int:
-        """The axis across which the Jacobian changes most, or where little is known of it, what enters the network."""
-        sizes = np.abs(floats(self.J.terms / self.half[:, None])).sum(axis=(1, 2))
-        if sizes[1:].sum() < floats(self.J.rest / self.half[:, None]).sum():
-            return int(np.argmax(floats(self.half * size(self.first).sum(axis=0))))
-        shares = [sum(x for x, one in zip(sizes, self.basis.monomials) if i in one) for i in range(self.basis.d)]
-        return int(np.argmax(shares))
-
-    def entries(self) -> Balls:
-        """At least the size of each entry of the Jacobian, (outputs, inputs)."""
-        low, high = self.J.ends()
-        return upper(larger(size(low), size(high)) / self.half[:, None]).T
-
-
-def _activated(layer: Layer, v: Taylor, interval: Interval) -> tuple[Taylor, Taylor]:
-    """φ(v) and φ'(v), by polynomials in s = (v - m)/h on the interval m ± h; which ones is only a suggestion."""
-    assert layer.neurons is not None
-    low, high = interval
-    middle = mid((low + high) / 2)
-    half = larger(upper(high - middle), upper(middle - low)) + arb(2) ** -200  # a larger interval is no mistake
-    count = _DEGREE + 1
-    nodes = np.cos((np.arange(count) + 0.5) * np.pi / count)
-    at, fit = floats(middle) + np.multiply.outer(nodes, floats(half)), np.linalg.inv(np.vander(nodes, increasing=True))
-    told = np.stack([fit @ layer.neurons.value(at), fit @ layer.neurons.slope(at)])
-    found, rests = balls(np.where(np.isfinite(told), told, 0.0)), zeros(2, len(middle))
-    ends = (lower(middle - half), upper(middle + half))
-    for k, (f, m, h, view) in enumerate(
-        zip(layer.functions, middle, half, views_on(layer.functions, ends), strict=True)
-    ):
-        alpha, beta = view.slopes()
-        slope, value = ((alpha + beta) / 2).mid(), f.value(m)
-        steep = larger(upper(beta - slope), upper(slope - alpha))
-        wanted = [(order, arb(1), [x / h**n for n, x in enumerate(found[order, :, k])]) for order in (0, 1)]
-        left = [larger(-low, high) for low, high in remainder(view, m, wanted, _CELLS)]
-        crude = ([value.mid(), (slope * h).mid()], (steep * h + value.rad()).upper()), ([slope], steep)
-        for order, (line, rest) in enumerate(crude):
-            rests[order, k] = known_smaller(left[order], rest)
-            if not left[order] < rest:
-                found[order, :, k] = [*line, *[arb(0)] * (count - len(line))]
-    s = v.plus(-middle).times(1 / half)
-    power, results = s, [s.times(a[1]).plus(a[0]) for a in found]
-    for n in range(2, count):
-        power = power * s
-        results = [one + power.times(a[n]) for one, a in zip(results, found, strict=True)]
-    z, slopes = (replace(one, rest=upper(one.rest + rest)) for one, rest in zip(results, rests, strict=True))
-    return z, slopes
-
 
 _LEAF, _AXIS = -2, -1
 _ROUNDS = (20, 150)
@@ -339,15 +148,14 @@ class Cover:
                 say(f"ball arithmetic: piece {seen} of about {2 * len(self.cuts.nodes) + 1}")
             if self.outside(piece):
                 continue
-            inner = piece.node in self.cuts.nodes
-            if inner and (piece.depth + 1) % _SKIPPED:
-                todo += self.cuts.halves(piece)
-                continue
             piece = replace(piece, inputs=piece.inputs.snug())
-            settled, axis = self._leaf(piece) if not inner else (self._trace(piece) is None, None)
-            if inner and not settled:
-                todo += self.cuts.halves(piece)
-            elif not settled:
+            if piece.node in self.cuts.nodes:
+                skipped = (piece.depth + 1) % _SKIPPED
+                if skipped or relaxed(self.model, piece.inputs, piece.intervals) is not None:
+                    todo += self.cuts.halves(piece)
+                continue
+            settled, axis = self._leaf(piece)
+            if not settled:
                 self.extra -= 1
                 if self.extra < 0:
                     raise Exhausted(f"{self.what}, which the second opinion cannot prove for a leaf of its tree")
@@ -364,27 +172,8 @@ class Cover:
             axis = taylor.axis()
             if self.hopeful(taylor):
                 return False, axis
-        traced = self._trace(piece)
-        return traced is None or self.by_slopes(*traced) or self.void(piece, traced[0]), axis
-
-    def _trace(self, piece: Piece) -> tuple[Trace, list[Interval]] | None:
-        """Lines and slopes of a piece, None if it has no input. Its intervals become smaller, in place.
-
-        Back-substitution is asked about neurons whose slope is open, or that may have no value left.
-        """
-        trace, slopes = Trace(self.model, piece.inputs), []
-        for index, layer in enumerate(self.model[:-1]):
-            views = views_on(layer.functions, piece.intervals[index])
-            rows = np.array([k for k, f in enumerate(layer.functions) if _undecided(f, views[k])], dtype=int)
-            low, high = piece.intervals[index] = trace.interval(index, piece.intervals[index], rows)
-            if (low > high).any():
-                return None
-            for k in rows:
-                views[k] = layer.functions[k].on(low[k], high[k])
-            slopes.append(slopes_on(views))
-            down, up = suggested_lines(layer, (low, high), slopes[-1], least_area=False)
-            trace.lines.append(Lines(views, slopes[-1], down, up))
-        return trace, slopes
+        trace = relaxed(self.model, piece.inputs, piece.intervals)
+        return trace is None or self.by_slopes(trace) or self.void(piece, trace), axis
 
     def outside(self, piece: Piece) -> bool:
         """Whether a piece has no input at first sight."""
@@ -398,7 +187,7 @@ class Cover:
         """Whether a Taylor model that does not show it would show it of smaller pieces."""
         return False
 
-    def by_slopes(self, trace: Trace, slopes: list[Interval]) -> bool:
+    def by_slopes(self, trace: Trace) -> bool:
         """Whether lines or slopes show it."""
         raise NotImplementedError
 
@@ -422,14 +211,6 @@ class Cover:
         return bool(above[0] < asked)
 
 
-def _undecided(f: Function, view: View) -> bool:
-    """Whether back-substitution can tell something of a neuron: its slope is open, or its interval ends at a mark."""
-    alpha, beta = view.slopes()
-    if alpha < beta or not (view.low.is_finite() and view.high.is_finite()):
-        return True
-    return any(not (mark < view.low or mark > view.high) for mark in f.marks)
-
-
 class LipschitzCover(Cover):
     """A Lipschitz bound; of a region without bounds, over the rays of a box."""
 
@@ -439,21 +220,21 @@ class LipschitzCover(Cover):
         inputs: Inputs | None,
         known: Sequence[Interval],
         tree: Any,
-        claim: float,
+        claim: arb,
         norms: Norms = PLAIN,
-        start: Balls | None = None,
+        start: Any = ONE,
     ) -> None:
         self.norms, self.claim, self.worst = norms, claim, arb(0)
         self.moving = None if inputs is not None else model[0].weight.shape[1]
         if inputs is None:
             model, inputs = along_rays(model)
             known = [unbounded(layer.size) for layer in model[:-1]]
-        super().__init__(model, inputs, known, tree, f"the certificate claims {claim!r}")
+        super().__init__(model, inputs, known, tree, f"the certificate claims {float(claim)!r}")
         first = model[0].weight[:, : self.moving]
         self.factor = gain(norms, start, first.shape[1])
-        self.carried = (replace(model[0], weight=first if start is None else first * start), *model[1:])
+        self.carried = (replace(model[0], weight=first * start), *model[1:])
         self.chain = Chain.of([floats(layer.weight) for layer in self.carried])
-        self.products = Products((replace(model[0], weight=first), *model[1:]))
+        self.moved = (replace(model[0], weight=first), *model[1:])
         self.kinked = any(len(set(f.formulas)) > 1 for layer in model for f in layer.functions)
         self.multipliers: list[Array] | None = None
         self.shares: Sequence[Array] = ()
@@ -470,24 +251,25 @@ class LipschitzCover(Cover):
         return bool(missed) or piece.inputs.empty()
 
     def by_taylor(self, found: Expansion) -> bool:
-        self.near = found.bound(self.norms, ball(self.claim), self.moving)
+        self.near = found.bound(self.norms, self.claim, self.moving)
         return self._noted(self.near)
 
     def hopeful(self, found: Expansion) -> bool:
-        return not self.kinked and bool(self.near <= _HOPEFUL * ball(self.claim))
+        return not self.kinked and bool(self.near <= _HOPEFUL * self.claim)
 
     def _noted(self, bound: arb) -> bool:
         """Whether a bound of a leaf is at most the claim."""
-        if not bound <= ball(self.claim):
+        if not bound <= self.claim:
             return False
         self.worst = larger(self.worst, bound)
         return True
 
-    def by_slopes(self, trace: Trace, slopes: list[Interval]) -> bool:
+    def by_slopes(self, trace: Trace) -> bool:
         """By ellipsoids with suggested multipliers, or by an interval for each entry of the Jacobian."""
+        slopes = trace.slopes
         about = [(floats(a), floats(b)) for a, b in slopes]
         settled = all((alpha == beta).all() for alpha, beta in slopes)
-        goal = self.claim / float(self.factor)
+        goal = float(self.claim) / float(self.factor)
         for rounds in _ROUNDS:
             found, self.multipliers, self.shares = self.chain.suggest(
                 about, self.multipliers, rounds, goal * (1.0 - 1e-9)
@@ -499,7 +281,7 @@ class LipschitzCover(Cover):
                 break
         if not settled and self.norms.plain:
             return False
-        return self._noted(induced_norm(self.products.entries(slopes), self.norms))
+        return self._noted(induced_norm(jacobian(self.moved, slopes), self.norms))
 
     def _carry(self, slopes: list[Interval], multipliers: list[Array] | None) -> arb:
         P: Balls | None = None

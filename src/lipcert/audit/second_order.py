@@ -1,0 +1,679 @@
+"""Curved activations: how far they are from polynomials, and what that proves.
+
+Of outputs and Jacobians over a box, by Taylor models; of a row of the outputs over an ℓ2 ball, by a parabola at each
+neuron or by a dual bound; of the Jacobian over an ℓ2 ball. The equations of parabolas are those of
+:mod:`lipcert.kernel.quadratic_relaxation`, those of the Jacobian to second order those of
+:mod:`lipcert.kernel.second_order_jacobian`; here every symbol is an array of balls, or a matrix of numbers that is at
+least the real one.
+
+Taylor models over a box c ± h: x = c + h∘δ with |δ_i| ≤ 1, and everything is a polynomial in δ. What is cut off, and
+what is known of no polynomial, is bounded by ``rest``. On the interval of a pre-activation v its φ and φ' are near
+polynomials (:func:`remainder`), and ∂z/∂δ_j = φ'(v)·∂v/∂δ_j.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from flint import arb, arb_poly, arb_series, ctx
+
+from lipcert.audit.balls import (
+    Balls,
+    Interval,
+    at_least,
+    balls,
+    both,
+    corners,
+    diagonal,
+    dot,
+    floats,
+    hull,
+    image,
+    induced_norm,
+    known_smaller,
+    larger,
+    largest,
+    largest_eigenvalue,
+    lower,
+    mid,
+    norm,
+    plus_diagonal,
+    positive,
+    positive_definite,
+    rad,
+    root,
+    size,
+    smaller,
+    solve,
+    upper,
+    zeros,
+)
+from lipcert.audit.engine import (
+    Inputs,
+    Layer,
+    Model,
+    advance,
+    centre_values,
+    fewer,
+    slopes_on,
+    suggested_lines,
+    views_on,
+)
+from lipcert.definitions.functions import Formula, Function, View, ball, least, most
+from lipcert.errors import ProofFailed
+from lipcert.kernel.hints import Curved
+from lipcert.model.arrays import Array
+from lipcert.model.norms import Norms
+
+Wanted = tuple[int, arb, Sequence[arb]]
+_SHARES, _SHRINK = 60, 0.8
+"""Cells on each side of a point, and how the distances of their ends shrink towards it."""
+_HALVINGS = 16
+_FAR = 2**20
+"""A side is cut into cells if it is so many times longer than the point is uncertain."""
+
+
+def remainder(
+    view: View, about: arb, wanted: Sequence[Wanted], cells: int = 1, sharp: bool = False
+) -> list[tuple[arb, arb]]:
+    """Numbers between which scale·φ(v) - p(v - about) lies on the interval, for each (0, scale, coefficients of p).
+
+    With (1, …) the same of φ'. On a cell of half width w around m the difference is a series Σ g_k (v - m)^k whose last
+    coefficient is one of all of the cell; its quadratic part is largest at an end or at its vertex, and the other terms
+    are at most |g_k| w^k. If it has to be ``sharp``, cells where these terms matter are halved.
+    """
+    if not view.arcs:
+        return [(arb.neg_inf(), arb.pos_inf())] * len(wanted)
+    todo, found, inner = [], [], list[list[arb]]()
+    for arc in view.arcs:
+        width = arc.stop - arc.start
+        share = max(1, math.ceil(cells * float(width / (view.high - view.low)))) if view.low < view.high else 1
+        marks = [arc.start + width * k / share for k in range(share + 1)]
+        todo += [(arc.formula, *ends) for ends in pairwise(marks)]
+    for left in range(_HALVINGS if sharp else 0, -1, -1):
+        seen = [(cell, _on_cell(*cell, about, wanted)) for cell in todo]
+        inner += [[end - 2 * rest for end, rest in ends] for _, ends in seen]
+        reached = [most([x.lower() for x in column]) for column in zip(*inner, strict=True)]
+        todo = []
+        for (formula, one, two), ends in seen:
+            if left and any(end > x + abs(x) * arb(2) ** -45 for (end, _), x in zip(ends, reached, strict=True)):
+                middle = ((one + two) / 2).mid()
+                todo += [(formula, one, middle), (formula, middle, two)]
+            else:
+                found.append([end for end, _ in ends])
+    tops = [most(list(column)) for column in zip(*found, strict=True)]
+    return [(-below, above) for below, above in zip(tops[::2], tops[1::2], strict=True)]
+
+
+def _on_cell(formula: Formula, one: arb, two: arb, about: arb, wanted: Sequence[Wanted]) -> list[tuple[arb, arb]]:
+    """At least the negative and the value of each difference on a cell, and what the terms of higher order add."""
+    count, cap, found = max(3, *(len(p) for *_, p in wanted)), ctx.cap, list[tuple[arb, arb]]()
+    m = ((one + two) / 2).mid()
+    w = most([(two - m).upper(), (m - one).upper()])
+    ctx.cap = count + 2
+    try:
+        here, there = (arb_poly(formula(arb_series([x, 1])).coeffs()) for x in (m, one.union(two)))
+    finally:
+        ctx.cap = cap
+    shift, series = arb_poly([m - about, 1]), (here, here.derivative())
+    tails = there[count], (count + 1) * there[count + 1]
+    for order, scale, p in wanted:
+        g, rest = scale * series[order] - arb_poly(list(p))(shift), abs(scale * tails[order]) * w
+        for k in range(count - 1, 2, -1):
+            rest = (rest + abs(g[k])) * w
+        rest = (rest * w * w).upper()
+        found += [((_peak(s * g[0], s * g[1], s * g[2], w) + rest).upper(), rest) for s in (-1, 1)]
+    return found
+
+
+def _peak(a: arb, b: arb, c: arb, w: arb) -> arb:
+    """At least the largest a + bx + cx² for |x| ≤ w."""
+    end = (a + abs(b) * w + c * w * w).upper()
+    if c >= 0 or abs(b) >= -2 * c * w:
+        return end
+    vertex = (a - b * b / (4 * c)).upper()
+    return most([end, vertex if vertex.is_finite() else (a + abs(b) * w).upper()])
+
+
+def secants(f: Function, low: arb, high: arb, center: arb, error: arb) -> tuple[arb, arb]:
+    """Bounds of (φ(v) - φ(c))/(v - c) for all v of an interval and |c - center| ≤ error; all are numbers.
+
+    On a cell at a distance of at least t a secant of the centre is at most s + max |φ - φ(center) - s·(v - center)|/t.
+    One of c is (N + x)/(D + y), N/D one of the centre, |x| ≤ size·error, |y| ≤ error.
+    """
+    low, high = least([low, (center - error).lower()]), most([high, (center + error).upper()])
+    alpha, beta = f.on(low, high).slopes()
+    if alpha == beta:  # a straight line
+        return alpha, beta
+    value, size, found = f.value(center), most([abs(alpha).upper(), abs(beta).upper()]), list[arb]()
+    for end, sign in ((low, -1), (high, 1)):
+        fine = bool(abs(end - center) > _FAR * error)
+        shares = [arb(_SHRINK) ** k for k in range(_SHARES - 1, 0, -1)] if fine else []
+        points = [*((center + (end - center) * share).mid() for share in shares), end]
+        found += f.on(*sorted([points[0], (center - sign * error).mid()], key=float)).slopes()
+        for one, two in pairwise(points):
+            away, view = abs(one - center).lower(), f.on(*sorted([one, two], key=float))
+            seen = [((f.value(v) - value) / (v - center)).mid() for v in (one, ((one + two) / 2).mid(), two)]
+            ends = least(seen), most(seen)
+            wanted: list[Wanted] = [(0, arb(sign), [sign * value, sign * s]) for s in ends]
+            (below, _), (_, above) = remainder(view, center, wanted)
+            ends = least([ends[0], (ends[0] + below / away).lower()]), most([ends[1], (ends[1] + above / away).upper()])
+            room = 2 * (size + most([abs(x).upper() for x in ends])) * error / away
+            found += [(ends[0] - room).lower(), (ends[1] + room).upper()]
+    return most([alpha, least(found)]), least([beta, most(found)])
+
+
+MOST_INPUTS, _DEGREE = 8, 3
+"""Inputs of a box at most; the degree of polynomials; cells of an interval on which a fit is bounded."""
+
+
+class Basis:
+    """The monomials of d variables up to degree three, in the order of their degrees.
+
+    Each is near a multiple of the product of ``odd`` ones of its variables, all different: δ² = ½ ± ½, δ³ = ¾δ ± ¼.
+    """
+
+    def __init__(self, d: int) -> None:
+        self.d = d
+        self.monomials = [
+            one for n in range(_DEGREE + 1) for one in itertools.combinations_with_replacement(range(d), n)
+        ]
+        places = {one: k for k, one in enumerate(self.monomials)}
+        pairs = itertools.product(enumerate(self.monomials), repeat=2)
+        table = [(places[tuple(sorted(a + b))], i, k) for (i, a), (k, b) in pairs if len(a + b) <= _DEGREE]
+        target, self.left, self.right = np.array(sorted(table)).T
+        self.first = np.flatnonzero(np.diff(target, prepend=-1))
+        degrees = np.array([len(one) for one in self.monomials])
+        self.starts = np.searchsorted(degrees, np.arange(_DEGREE + 1))
+        powers = [[one.count(i) for i in set(one)] for one in self.monomials]
+        self.even = np.array([k > 0 and all(p % 2 == 0 for p in one) for k, one in enumerate(powers)])
+        shares = {0: 1.0, 1: 1.0, 2: 0.5, 3: 0.75}
+        self.shares = np.array([shares[max(one, default=0)] for one in powers])
+        every = np.concatenate([corners(d), -corners(d)])
+        self.corners = np.array(
+            [[np.prod(at[[i for i in set(one) if one.count(i) % 2]]) for one in self.monomials] for at in every]
+        )
+
+
+_basis = cache(Basis)
+
+
+@dataclass(frozen=True, eq=False)
+class Taylor:
+    """Polynomials with coefficients (monomials, ...), up to ``rest`` (...)."""
+
+    basis: Basis
+    terms: Balls
+    rest: Balls
+
+    def __add__(self, other: Taylor) -> Taylor:
+        return Taylor(self.basis, self.terms + other.terms, upper(self.rest + other.rest))
+
+    def times(self, factor: Balls) -> Taylor:
+        """Each polynomial times a number."""
+        return Taylor(self.basis, self.terms * factor, upper(self.rest * size(factor)))
+
+    def plus(self, constant: Balls) -> Taylor:
+        terms = self.terms.copy()
+        terms[0] = terms[0] + constant
+        return Taylor(self.basis, terms, self.rest)
+
+    @cached_property
+    def sizes(self) -> Balls:
+        """At least the sizes of the terms of each degree."""
+        return upper(np.add.reduceat(size(self.terms), self.basis.starts))
+
+    def __mul__(self, other: Taylor) -> Taylor:
+        basis, one, two = self.basis, self.sizes, other.sizes
+        terms = np.add.reduceat(self.terms[basis.left] * other.terms[basis.right], basis.first)
+        cut = sum(one[n] * two[_DEGREE + 1 - n :].sum(axis=0) for n in range(1, _DEGREE + 1))
+        rest = cut + one.sum(axis=0) * other.rest + self.rest * (two.sum(axis=0) + other.rest)
+        return Taylor(basis, terms, upper(rest))
+
+    def through(self, weight: Balls) -> Taylor:
+        """What a matrix makes of them, along the last axis."""
+        flat = dot(self.terms.reshape(-1, weight.shape[1]), weight.T)
+        rest = dot(np.atleast_2d(self.rest), size(weight).T)
+        shape = (*self.terms.shape[:-1], len(weight))
+        return Taylor(self.basis, flat.reshape(shape), upper(rest.reshape(shape[1:])))
+
+    def ends(self) -> Interval:
+        """Between which numbers they lie: even monomials are between 0 and 1, the others between -1 and 1."""
+        even = self.basis.even
+        others = upper(size(self.terms[1:][~even[1:]]).sum(axis=0) + self.rest)
+        own, none = self.terms[even], arb(0)
+        low, high = (pick(end(own), none).sum(axis=0) for pick, end in ((smaller, lower), (larger, upper)))
+        return lower(self.terms[0] + low - others), upper(self.terms[0] + high + others)
+
+
+class Expansion:
+    """The pre-activations ``v`` of the last layer over a box, and their derivatives ``J`` (inputs, outputs) by δ.
+
+    ``known`` are intervals of the hidden layers; ``intervals`` are smaller ones. ``empty`` boxes have no input.
+    """
+
+    def __init__(self, model: Model, inputs: Inputs, known: Sequence[Interval]) -> None:
+        d = len(inputs.center)
+        self.basis = _basis(d)
+        center = mid((inputs.lower + inputs.upper) / 2)
+        self.half = larger(upper(inputs.upper - center), upper(center - inputs.lower))
+        self.half = larger(self.half, largest(self.half) * arb(2) ** -40 + arb(2) ** -500)  # a larger box is no mistake
+        count = len(self.basis.monomials)
+        z = Taylor(self.basis, zeros(count, d), zeros(d))
+        z.terms[0], z.terms[np.arange(d) + 1, np.arange(d)] = center, self.half
+        slopes = Taylor(self.basis, zeros(count, d, d), zeros(d, d))
+        slopes.terms[0, np.arange(d), np.arange(d)] = self.half
+        self.intervals: list[Interval] = []
+        self.empty, self.first = False, model[0].weight
+        for layer, interval in zip(model, [*known, None]):
+            v, self.J = z.through(layer.weight).plus(layer.bias), slopes.through(layer.weight)
+            self.v = v
+            if interval is None:
+                return
+            interval = both(interval, v.ends())
+            self.intervals.append(interval)
+            self.empty = self.empty or bool((interval[0] > interval[1]).any())
+            if self.empty:
+                return
+            z, slope = _activated(layer, v, interval)
+            slopes = Taylor(self.basis, slope.terms[:, None], slope.rest[None]) * self.J
+
+    def bound(self, norms: Norms, limit: arb, moving: int | None = None) -> arb:
+        """At least the norm of the Jacobian, or more than a limit: products of different δ are largest at a corner."""
+        basis, terms = self.basis, self.J.terms / self.half[:, None]
+        shares = basis.shares[:, None, None]
+        rest = self.J.rest / self.half[:, None] + (size(terms) * (1.0 - shares)).sum(axis=0) + rad(terms).sum(axis=0)
+        rest, middle = upper(rest)[:moving], (mid(terms) * shares)[:, :moving]
+        values = dot(balls(basis.corners), middle.reshape(len(middle), -1))
+        sizes = norm(values)
+        if norms.plain and len(rest) > 1 < rest.shape[1]:  # those of small Frobenius norm need no look
+            values, sizes = values[order := np.argsort(-floats(sizes))], sizes[order]
+        more, worst = induced_norm(hull(-rest, rest).T, norms), arb(0)
+        for there, length in zip(values, sizes, strict=True):
+            if norms.plain and length <= worst:
+                continue
+            worst = larger(worst, induced_norm(there.reshape(rest.shape).T, norms))
+            if not worst + more <= limit:
+                break
+        return (worst + more).upper()
+
+    def axis(self) -> int:
+        """The axis across which the Jacobian changes most, or where little is known of it, what enters the network."""
+        sizes = np.abs(floats(self.J.terms / self.half[:, None])).sum(axis=(1, 2))
+        if sizes[1:].sum() < floats(self.J.rest / self.half[:, None]).sum():
+            return int(np.argmax(floats(self.half * size(self.first).sum(axis=0))))
+        shares = [sum(x for x, one in zip(sizes, self.basis.monomials) if i in one) for i in range(self.basis.d)]
+        return int(np.argmax(shares))
+
+    def entries(self) -> Balls:
+        """At least the size of each entry of the Jacobian, (outputs, inputs)."""
+        low, high = self.J.ends()
+        return upper(larger(size(low), size(high)) / self.half[:, None]).T
+
+
+def _activated(layer: Layer, v: Taylor, interval: Interval) -> tuple[Taylor, Taylor]:
+    """φ(v) and φ'(v), by polynomials in s = (v - m)/h on the interval m ± h; which ones is only a suggestion."""
+    assert layer.neurons is not None
+    low, high = interval
+    middle = mid((low + high) / 2)
+    half = larger(upper(high - middle), upper(middle - low)) + arb(2) ** -200  # a larger interval is no mistake
+    count = _DEGREE + 1
+    nodes = np.cos((np.arange(count) + 0.5) * np.pi / count)
+    at, fit = floats(middle) + np.multiply.outer(nodes, floats(half)), np.linalg.inv(np.vander(nodes, increasing=True))
+    told = np.stack([fit @ layer.neurons.value(at), fit @ layer.neurons.slope(at)])
+    found, rests = balls(np.where(np.isfinite(told), told, 0.0)), zeros(2, len(middle))
+    ends = (lower(middle - half), upper(middle + half))
+    for k, (f, m, h, view) in enumerate(
+        zip(layer.functions, middle, half, views_on(layer.functions, ends), strict=True)
+    ):
+        alpha, beta = view.slopes()
+        slope, value = ((alpha + beta) / 2).mid(), f.value(m)
+        steep = larger(upper(beta - slope), upper(slope - alpha))
+        wanted = [(order, arb(1), [x / h**n for n, x in enumerate(found[order, :, k])]) for order in (0, 1)]
+        left = [larger(-low, high) for low, high in remainder(view, m, wanted, _CELLS)]
+        crude = ([value.mid(), (slope * h).mid()], (steep * h + value.rad()).upper()), ([slope], steep)
+        for order, (line, rest) in enumerate(crude):
+            rests[order, k] = known_smaller(left[order], rest)
+            if not left[order] < rest:
+                found[order, :, k] = [*line, *[arb(0)] * (count - len(line))]
+    s = v.plus(-middle).times(1 / half)
+    power, results = s, [s.times(a[1]).plus(a[0]) for a in found]
+    for n in range(2, count):
+        power = power * s
+        results = [one + power.times(a[n]) for one, a in zip(results, found, strict=True)]
+    z, slopes = (replace(one, rest=upper(one.rest + rest)) for one, rest in zip(results, rests, strict=True))
+    return z, slopes
+
+
+_LARGEST = 400
+_CLOSE = 1e-3
+"""An end of an interval is moved out to this share of the other one: dual bounds were searched for that."""
+_CELLS = 4
+"""Cells that the interval of a curved neuron is cut into."""
+
+
+@dataclass(frozen=True, eq=False)
+class Place:
+    """A network over a ball, and what it does at the centre: v̂ and at least |v - v̂| of every layer."""
+
+    model: Model
+    inputs: Inputs
+    centers: Sequence[tuple[Balls, Balls]]
+    known: Sequence[Interval]
+
+    @property
+    def radius(self) -> Any:
+        if not self.inputs.plain:
+            raise ProofFailed("bounds of rows to second order are about ℓ2 balls only")
+        return self.inputs.radius
+
+    @cached_property
+    def narrow(self) -> tuple[Model, Inputs, arb]:
+        """The model and its ball on fewer inputs, where the first layer is narrower."""
+        return fewer(self.model, self.inputs)
+
+    def over_ball(self, g: Balls, B: Balls, top: arb, mu: arb) -> arb:
+        """At least max of g·d + ½dᵀHd over the ball, for H = W_1ᵀBW_1 and top ≥ λmax(H): ½(gᵀ(μ - H)⁻¹g + μδ²).
+
+        With rest = g - (μ - H)y for any y, gᵀ(μ - H)⁻¹g = y·g + y·rest + restᵀ(μ - H)⁻¹rest.
+        """
+        if not top < mu:
+            return arb.pos_inf()
+        weight, W = self.model[0].weight, floats(self.model[0].weight)
+        try:
+            guess = np.linalg.solve(float(mu) * np.eye(W.shape[1]) - W.T @ floats(B) @ W, floats(g))
+        except np.linalg.LinAlgError:
+            guess = np.zeros(W.shape[1])
+        y = balls(np.where(np.isfinite(guess), guess, 0.0))
+        rest = g - y * mu + dot(dot(B, dot(weight, y)), weight)
+        length = norm(size(rest))
+        total = dot(y, (g + rest)[:, None])[0] + length * length / (mu - top) + mu * self.radius * self.radius
+        return (total / 2).upper()
+
+
+def by_parabolas(place: Place, spreads: Sequence[Balls], hints: Any) -> arb:
+    """At least max of row·v_N over the ball by parabolas, for any hints.
+
+    row·φ(v) ≤ g·v + ½b(v - c)² + h for each neuron, c its value at the centre. Hints with ``multipliers`` bound the
+    squares of all layers by one form, others those of each layer: Σ bΔv² ≤ ‖Δx‖² λmax(B^½ S B^½) for its ellipsoid S.
+    """
+    model, radius = place.model, place.radius
+    row = balls(hints.row)
+    total, row = (row * model[-1].bias).sum(), dot(row, model[-1].weight)
+    every: list[Balls] = []
+    for index in reversed(range(len(model) - 1)):
+        layer = model[index]
+        if {np.shape(hints.slopes[index]), np.shape(hints.bends[index])} != {(layer.size,)}:
+            raise ProofFailed("the hints are for other layers")
+        g, bends = balls(hints.slopes[index]), balls(hints.bends[index])
+        centers = zip(*place.centers[index], strict=True)
+        for k, (view, (c, error)) in enumerate(
+            zip(views_on(layer.functions, place.known[index]), centers, strict=True)
+        ):
+            alpha, beta = view.slopes()
+            if alpha == beta:
+                g[k], bends[k] = row[k] * alpha, arb(0)
+                total += row[k] * (view.arcs[0].first[0] - alpha * view.low)
+            else:  # |(v - c)² - (v - ĉ)²| ≤ (2|v - ĉ| + e)e where |c - ĉ| ≤ e
+                far = larger(abs(view.low - c).upper(), abs(view.high - c).upper())
+                told = [g[k] * c, g[k], bends[k] / 2]
+                ((_, height),) = remainder(view, c, [(0, row[k], told)], _CELLS, sharp=True)
+                total += height + abs(bends[k]) * (2 * far + error) * error / 2
+        total += (g * layer.bias).sum()
+        every.insert(0, bends)
+        row = dot(g, layer.weight)
+    gradient = place.inputs.shared(mid(row)[None])[0]  # the box bounds the rest
+    total += (row * place.inputs.center).sum() + place.inputs.over_box((row - gradient)[None])[0]
+    if hasattr(hints, "multipliers"):
+        B, top = _together(place, every, hints.multipliers)
+    else:
+        tops = [_top(S, positive(bends)) for S, bends in zip(spreads, every, strict=True)]
+        total += radius * radius * sum(tops[1:], arb(0)) / 2
+        B, top = diagonal(positive(every[0])), tops[0]
+    if top.is_zero() and not np.any(B != 0):
+        return (total + radius * norm(gradient)).upper()
+    return (total + place.over_ball(gradient, B, top, ball(float(hints.mu)))).upper()
+
+
+def _top(S: Balls, bends: Balls) -> arb:
+    """At least λmax(B^½ S B^½)."""
+    some = np.flatnonzero(bends > 0)
+    scale = root(bends[some])
+    return largest_eigenvalue(at_least(scale[:, None] * S[np.ix_(some, some)] * scale))
+
+
+def _together(place: Place, bends: Sequence[Balls], multipliers: Sequence[Array]) -> tuple[Balls, arb]:
+    """B of the first layer, and at least λmax(WᵀBW) and zero."""
+    model = place.model
+    if [np.shape(T) for T in multipliers] != [(layer.size,) for layer in model[:-2]]:
+        raise ProofFailed("the hints are for other layers")
+    B = diagonal(bends[-1])
+    for index in reversed(range(len(model) - 2)):
+        neurons = zip(model[index].functions, *place.known[index], *place.centers[index], strict=True)
+        low, high = np.array([secants(*neuron) for neuron in neurons], dtype=object).T
+        W = model[index + 1].weight
+        step = advance(image(W.T, B), (low, high), balls(multipliers[index]), signed=True)
+        B = at_least(plus_diagonal(step, bends[index]))
+    narrow, _, stretch = place.narrow
+    return B, (largest_eigenvalue(image(narrow[0].weight.T, B)) * stretch * stretch).upper()
+
+
+class DualBound:
+    """The dual bound: products of affine functions of y = (1, the input, open neurons) that are not negative, or zero.
+
+    If -row·v_N + t - Σ λq - λ_0(1 - ‖·‖²) is a positive definite form of y, then row·v_N < t all over the ball.
+    """
+
+    def __init__(self, model: Model, inputs: Inputs, known: Sequence[Interval], cuts: Sequence[Any] = ()) -> None:
+        if not inputs.plain:
+            raise ProofFailed("dual bounds are about balls of the ℓ2 norm only")
+        parts = [(low.copy(), high.copy()) for low, high in known]
+        for layer_, neuron, side in cuts:
+            low, high = parts[layer_]
+            if side > 0:
+                low[neuron] = larger(low[neuron], arb(0))
+            else:
+                high[neuron] = smaller(high[neuron], arb(0))
+        views = [views_on(layer.functions, ends) for layer, ends in zip(model[:-1], parts, strict=True)]
+        slopes = [slopes_on(every) for every in views]
+        opens = [np.flatnonzero(~(alpha == beta)) for alpha, beta in slopes]
+        self.count = len(inputs.center)
+        self.size = 1 + self.count + sum(map(len, opens))
+        if self.size > _LARGEST:
+            raise ProofFailed("the dual bound is too large for ball arithmetic; verify without exact")
+        self.left: list[Balls] = []
+        self.right: list[Balls] = []
+        self.free: list[bool] = []
+        self.sizes: list[Balls] = []
+        z = np.hstack([inputs.center[:, None], diagonal(np.full(self.count, inputs.radius, dtype=object))])
+        z = np.hstack([z, zeros(self.count, self.size - 1 - self.count)])
+        at = 1 + self.count
+        for index, (layer, some) in enumerate(zip(model[:-1], opens, strict=True)):
+            v, z = self._through(model, index, z), zeros(layer.size, self.size)
+            for k in np.setdiff1d(np.arange(layer.size), some):
+                slope, view = slopes[index][0][k], views[index][k]
+                z[k] = _shifted(slope * v[k], view.arcs[0].first[0] - slope * view.low)
+            z[some, at + np.arange(len(some))] = arb(1)
+            tops = [[views[index][k].top(sign, arb(0)) for sign in (1, -1)] for k in some]
+            self.sizes.append(largest(np.array(tops, dtype=object).reshape(-1, 2), axis=1))
+            at += len(some)
+            bent = np.array([_kinked(layer.functions[k], views[index][k]) for k in some], dtype=bool)
+            down, up = suggested_lines(layer, parts[index], slopes[index])
+            told = list(zip(layer.functions, views[index], v, z, down, up, strict=True))
+            self._add([_kink_products(*told[k][:4]) for k in some[bent]], free=2)
+            self._add([_line_products(*told[k]) for k in some[~bent]])
+            cut = sorted({neuron for place, neuron, _ in cuts if place == index})
+            self._add([((_shifted(v[k], -parts[index][0][k]), _shifted(-v[k], parts[index][1][k])),) for k in cut])
+        self.output = self._through(model, len(model) - 1, z)
+
+    def below(self, row: Array, multipliers: Array, outer: float, limit: arb) -> bool:
+        """Whether row·v_N is proved to be less than a limit."""
+        if np.shape(multipliers) != (len(self.free),):
+            raise ProofFailed("the multipliers are not those of the products")
+        weights = np.where(np.array(self.free, dtype=bool), balls(multipliers), positive(balls(multipliers)))
+        ring = positive(ball(float(outer)))
+        M = zeros(self.size, self.size)
+        if self.left:
+            X = dot((weights[:, None] * np.array(self.left, dtype=object)).T, np.array(self.right, dtype=object))
+            M = (X + X.T) * ball(-0.5)
+        c = dot(balls(row), self.output)
+        M[0] -= c / 2
+        M[:, 0] -= c / 2
+        M[0, 0] += limit - ring
+        inner = 1 + np.arange(self.count)
+        M[inner, inner] += ring
+        sizes = np.concatenate([balls(np.ones(1 + self.count)), *self.sizes])  # at least |y|
+        M, lost = mid(M), (sizes * dot(rad(M), sizes)).sum()
+        M[0, 0] -= lost
+        scale = root(np.array([x.mid() if x > 0 else arb(1) for x in np.diagonal(M)], dtype=object))
+        return positive_definite(M / scale[:, None] / scale)
+
+    @staticmethod
+    def _through(model: Model, index: int, z: Balls) -> Balls:
+        v = dot(model[index].weight, z)
+        v[:, 0] += model[index].bias
+        return v
+
+    def _add(self, neurons: Sequence[tuple[tuple[Balls, Balls], ...]], free: int | None = None) -> None:
+        """The products of several neurons, one kind after the other; one kind is zero."""
+        for kind, pairs in enumerate(zip(*neurons, strict=True)):
+            self.left += [one for one, _ in pairs]
+            self.right += [two for _, two in pairs]
+            self.free += [kind == free] * len(pairs)
+
+
+def _kink_products(f: Function, view: View, v: Balls, z: Balls) -> tuple[tuple[Balls, Balls], ...]:
+    """With p = φ(v) - αv and m = βv - φ(v): p(t - p) ≥ 0, m(b - m) ≥ 0, pm = 0, t = (β - α)high, b = (β - α)low."""
+    alpha, beta = f.kink(view.low, view.high)
+    p, m = z - alpha * v, beta * v - z
+    top, bottom = ((beta - alpha) * view.high).upper(), ((beta - alpha) * view.low).lower()
+    top, bottom = larger(top, (-bottom * _CLOSE).upper()), smaller(bottom, (-top * _CLOSE).lower())
+    return (p, _shifted(-p, top)), (m, _shifted(-m, bottom)), (p, m)
+
+
+def _line_products(f: Function, view: View, v: Balls, z: Balls, down: arb, up: arb) -> tuple[tuple[Balls, Balls], ...]:
+    """Between two lines and two ends, and with secants from the middle of the interval that are slopes."""
+    above, below = _shifted(up * v - z, view.top(1, up)), _shifted(z - down * v, view.top(-1, -down))
+    middle = smaller(larger(ball(float((view.low + view.high) / 2)), view.low), view.high)
+    moved, risen, unit = _shifted(v, -middle), _shifted(z, -f.value(middle)), _shifted(zeros(len(v)), arb(1))
+    alpha, beta = view.slopes()
+    ends = _shifted(v, -view.low), _shifted(-v, view.high)
+    return (below, above), (below, unit), (above, unit), ends, (risen - alpha * moved, beta * moved - risen)
+
+
+def _shifted(row: Balls, x: arb) -> Balls:
+    found = row.copy()
+    found[0] = found[0] + x
+    return found
+
+
+def _kinked(f: Function, view: Any) -> bool:
+    """Whether a neuron is α·v up to 0 and β·v from there on, α < β."""
+    try:
+        alpha, beta = f.kink(view.low, view.high)
+    except ProofFailed:
+        return False
+    return bool(alpha < beta)
+
+
+def stays_negative(model: Model, inputs: Inputs, known: Sequence[Interval], row: Array, leaves: Sequence[Any]) -> bool:
+    """Whether row·v_N < 0 all over the ball by dual bounds, on both sides of neurons where hints say so."""
+
+    def covered(cuts: tuple[Any, ...]) -> bool:
+        below = [leaf for leaf in leaves if tuple(leaf.cuts)[: len(cuts)] == cuts]
+        if not below:
+            return False
+        for leaf in below:
+            if len(leaf.cuts) == len(cuts):
+                return DualBound(model, inputs, known, cuts).below(row, leaf.multipliers, leaf.ball, arb(0))
+        layer, neuron, _ = below[0].cuts[len(cuts)]
+        return all(covered((*cuts, (layer, neuron, side))) for side in (-1, 1))
+
+    return covered(())
+
+
+_LEAST_SHARE = 2.0**-20
+
+
+def prove_curved(model: Model, inputs: Inputs | None, hints: Curved) -> arb:
+    """At least the Lipschitz constant over a ball."""
+    if inputs is None or not inputs.plain or len(model) < 2:
+        raise ProofFailed("bounds to second order are about ℓ2 balls, and networks with a hidden layer")
+    model, inputs, stretch = fewer(model, inputs)
+    return (_Curved(model, inputs, hints).bound() * stretch).upper()
+
+
+class _Curved:
+    def __init__(self, model: Model, inputs: Inputs, hints: Curved) -> None:
+        sizes, outputs = [layer.size for layer in model[:-1]], model[-1].size
+        count = sum(sizes)
+        shapes = (hints.slopes.shape, hints.balance.shape, hints.mix.shape, hints.weights.shape)
+        if shapes != ((3, count), (count,), (outputs, outputs), (6,)):
+            raise ProofFailed(f"the hints to second order are not for this network: their shapes are {shapes}")
+        self.model, self.inputs, self.ends = model, inputs, np.cumsum([0, *sizes])
+        self.r = inputs.radius
+        self.sigma, self.tau, self.psi = balls(hints.slopes)
+        self.t = balls(np.clip(hints.balance, 2.0**-40, 2.0**40))
+        *weights, share = np.clip(hints.weights, _LEAST_SHARE, 2.0**20).tolist()
+        self.c1, self.c2, self.a2, self.a3, self.a = map(ball, weights)
+        self.share = ball(min(share, 1.0 - _LEAST_SHARE))
+        self.rest, self.a1 = 1 - self.c1 - self.c2, 1 - self.a2 - self.a3
+        if not (self.rest > 0 and self.a1 > 0):
+            raise ProofFailed("shares of the hints to second order do not leave anything for the other terms")
+        # [B | K] for all hidden layers, and [J0 | G] below them: what Bu + Kf and J0 u + Gf are made of
+        self.d = model[0].weight.shape[1]
+        rows = np.hstack([model[0].weight, zeros(sizes[0], count)])
+        blocks = [rows]
+        for k, layer in enumerate(model[1:]):
+            own = slice(self.ends[k], self.ends[k + 1])
+            rows = dot(layer.weight, self.sigma[own, None] * rows)
+            rows[:, self.d + own.start : self.d + own.stop] += layer.weight
+            blocks.append(rows)
+        self.maps = np.vstack(blocks)
+        N = balls(hints.mix @ floats(blocks[-1][:, : self.d]))
+        self.Psi = plus_diagonal(dot(N.T, N), arb(1))
+
+    def bound(self) -> arb:
+        """At least the norm of the Jacobian anywhere in the ball."""
+        d, eye = self.d, diagonal(balls(np.ones(self.d)))
+        F, E, fits, mu = zeros(0, 0), zeros(0), zeros(0), arb(0)
+        inverse = solve(self.Psi, eye)
+        for k, (value, error) in enumerate(centre_values(self.model[:-1], self.inputs.center)):
+            start, end = self.ends[k], self.ends[k + 1]
+            B, K = self.maps[:end, :d], self.maps[:end, d : d + start]
+            S, S_Psi = image(B, None), image(B, at_least(self.Psi))
+            Y, Q = image(K, F), image(K, at_least(plus_diagonal(F / 3, 2 * E / 3) * (self.r * self.r * mu)))
+            far = upper(self.r * root(np.diagonal(S)) + root(np.diagonal(Q)))[start:]
+            told = zip(
+                self.model[k].functions, value, error, far, *(x[start:end] for x in (self.sigma, self.tau, self.psi))
+            )
+            fits = np.append(fits, [_fit_error(*one) for one in told])
+            tau, psi, t = self.tau[:end], self.psi[:end], self.t[:end]
+            moved = (1 + self.a) * self.r * self.r * S + (1 + 1 / self.a) * Q
+            H = tau[:, None] * (self.r * self.r / self.a1 * S + Q / self.a2) * tau
+            H = at_least(H + psi[:, None] * (moved * moved) * psi / (4 * self.a3))
+            g = root(fits / t)
+            top = largest_eigenvalue(at_least(g[:, None] * Y * g))
+            E = upper((1 + top / self.c2) * t * fits)
+            F = at_least(plus_diagonal(H * at_least(S_Psi + Y / self.c1), E))
+            Theta = at_least((inverse + dot(B.T * (fits / t), B)) / self.rest)
+            mu = largest_eigenvalue(Theta)
+        s = (self.share / mu).mid()
+        last = self.maps[self.ends[-1] :]
+        still = dot(last[:, :d], solve(eye - s * Theta, last[:, :d].T))
+        return largest_eigenvalue(at_least(still + dot(dot(last[:, d:], F), last[:, d:].T) / s)).sqrt().upper()
+
+
+def _fit_error(f: Function, center: arb, error: arb, far: arb, sigma: arb, tau: arb, psi: arb) -> arb:
+    """At least |φ'(c + Δ) - σ - τΔ - ½ψΔ²| for |Δ| ≤ far and |c - center| ≤ error."""
+    extent = (far + error).upper()
+    view = f.on((center - extent).lower(), (center + extent).upper())
+    ((low, high),) = remainder(view, center, [(1, arb(1), [sigma, tau, psi / 2])], _CELLS, sharp=True)
+    return (larger(-low, high) + (abs(tau) + abs(psi) * (extent + error)) * error).upper()
