@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -125,7 +125,10 @@ def _prove(network: Network, certificate: Certificate) -> arb:
         for sweep in hints:
             if sweep.enclosures:
                 raise ProofFailed("the hints of a part must not enclose it: the region is one of the whole network")
-            mine = Pass(piece, None, _without_shapes(sweep, part), told.known[start : stop - 1])
+            # layers of identity neurons stand for shapes elsewhere
+            kept = slice(norms.input.matrix is not None, len(sweep.multipliers) - (norms.output.matrix is not None))
+            sweep = replace(sweep, multipliers=sweep.multipliers[kept], exponents=sweep.exponents[kept])
+            mine = Pass(piece, None, sweep, told.known[start : stop - 1])
             bound = known_smaller(bound, least_of(mine.bounds(bare), claim))
         if not bound <= claim:
             bound = known_smaller(bound, told.by_pieces(claim, bare))
@@ -144,12 +147,6 @@ def _check_norms(network: Network, part: Part) -> None:
         shape = one.matrix
         if (isinstance(one.scale, tuple) and len(one.scale) != count) or (shape is not None and len(shape) != count):
             raise ProofFailed(f"the norm {one} is not one of {count} coordinates")
-
-
-def _without_shapes(hints: Hints, part: Part) -> Hints:
-    """The hints without the layers of identity neurons that stand for shapes elsewhere."""
-    begin, end = part.norms.input.matrix is not None, len(hints.multipliers) - (part.norms.output.matrix is not None)
-    return replace(hints, multipliers=hints.multipliers[begin:end], exponents=hints.exponents[begin:end])
 
 
 class Whole:
@@ -200,10 +197,7 @@ def from_unit_ball(model: Model, inputs: Inputs | None, proof: Any) -> Whole:
 
 def common(wholes: Sequence[Whole]) -> list[Interval]:
     """The intervals that all of them prove together."""
-    found = list(wholes[0].known)
-    for one in wholes[1:]:
-        found = [both(a, b) for a, b in zip(found, one.known, strict=True)]
-    return found
+    return [reduce(both, ends) for ends in zip(*(one.known for one in wholes), strict=True)]
 
 
 def number(x: float) -> arb:
@@ -456,7 +450,6 @@ class _Radius:
             S, bound = image(self.model[-1].weight * before, None), norm_product(self.model)
         self.all = (bound * self.unit).upper()
         self.place = Place(self.model, inputs, centers, known)
-        self.plain = region.plain
         self.others = [j for j in range(network.outputs) if j != claim.label]
         value, error = centers[-1]
         label, diag = claim.label, np.diagonal(S)
@@ -488,7 +481,7 @@ class _Radius:
         row: Array = eye[j] - eye[self.claim.label]  # what takes f_j - f_label from the outputs
         if any(trace.outputs(balls(row)[None])[0] < 0 for trace in self.whole.traces):
             return True
-        if not self.plain:
+        if not proof.ball.plain:
             return False
         leaves = [one for one in proof.margins if np.array_equal(one.row, row)]
         if leaves and stays_negative(*self.place.narrow[:2], self.place.known, row, leaves):

@@ -132,20 +132,17 @@ def part_of(
 
 def in_units(model: Model, into: Norm, out: Norm) -> Model:
     """The model as a map of u to w, for inputs Mu and outputs M'w: M and M' are the units or shapes of the norms."""
-    first, last = model[0], model[-1]
-    unit, matrix = into.units(first.weight.shape[1]), into.matrix
+    layers = list(model)
+    unit, matrix = into.units(layers[0].weight.shape[1]), into.matrix
     if unit is not None or matrix is not None:
-        weight = first.weight * balls(unit) if unit is not None else dot(first.weight, balls(matrix))
-        model = (replace(first, weight=weight), *model[1:])
-        last = model[-1]
-    unit, matrix = out.units(last.size), out.matrix
-    if unit is not None:
-        last = replace(last, weight=last.weight / balls(unit)[:, None], bias=last.bias / balls(unit))
-    elif matrix is not None:
-        last = replace(
-            last, weight=solve(balls(matrix), last.weight), bias=solve(balls(matrix), last.bias[:, None])[:, 0]
-        )
-    return (*model[:-1], last)
+        weight = layers[0].weight
+        layers[0] = replace(layers[0], weight=weight * balls(unit) if unit is not None else dot(weight, balls(matrix)))
+    unit, matrix = out.units(layers[-1].size), out.matrix
+    if unit is not None or matrix is not None:
+        rows = np.hstack([layers[-1].weight, layers[-1].bias[:, None]])
+        rows = rows / balls(unit)[:, None] if unit is not None else solve(balls(matrix), rows)
+        layers[-1] = replace(layers[-1], weight=rows[:, :-1], bias=rows[:, -1])
+    return tuple(layers)
 
 
 @dataclass(frozen=True, eq=False)
@@ -457,7 +454,7 @@ class Trace:
         """Where a layer's pre-activations lie by interval arithmetic on what enters it."""
         low, high = self._ends(index)
         W, lost = mid(self.model[index].weight), rad(self.model[index].weight)
-        bias, rest = self.model[index].bias, dot(lost, larger(size(low), size(high)))
+        bias, rest = self.model[index].bias, dot(lost, self.seen(index))
         up, down = (np.where(W > 0, W * a, W * b).sum(axis=1) for a, b in ((high, low), (low, high)))
         return lower(down + bias - rest), upper(up + bias + rest)
 

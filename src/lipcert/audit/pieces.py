@@ -39,6 +39,7 @@ from lipcert.audit.engine import (
     gain,
     jacobian,
     relaxed,
+    slopes_on,
 )
 from lipcert.audit.second_order import MOST_INPUTS, Expansion
 from lipcert.definitions.functions import ball
@@ -55,8 +56,6 @@ _EXTRA, _CURVED = 60, 8
 """So many cuts beyond those of the tree, and one for every leaf; or so many for every leaf, with Taylor models."""
 _FEW, _FEW_INPUTS = 4, 16
 """With few open neurons, or many inputs, a neuron is cut rather than the box."""
-_HOPEFUL = 1.5
-"""A leaf whose Taylor model is within this factor of the claim is cut further rather than bounded to first order."""
 _SKIPPED = 3
 """Of the nodes that the tree cuts, those of every third depth are looked at: their intervals serve what is below."""
 
@@ -120,13 +119,12 @@ class Cuts:
 
     def weights(self, piece: Piece) -> list[Balls] | None:
         """The weights of all neurons for a void leaf, layer by layer."""
-        told, start, rows = self.voids.get(piece.node), 0, []
+        told = self.voids.get(piece.node)
         if told is None:
             return None
-        for low, _ in piece.intervals:
-            rows.append(balls([told.get(start + k, 0.0) for k in range(len(low))]))
-            start += len(low)
-        return rows if all(is_finite(row).all() for row in rows) else None
+        sizes = [len(low) for low, _ in piece.intervals]
+        row = balls([told.get(neuron, 0.0) for neuron in range(sum(sizes))])
+        return np.split(row, np.cumsum(sizes)[:-1]) if is_finite(row).all() else None
 
 
 class Cover:
@@ -170,8 +168,6 @@ class Cover:
             if taylor.empty or self.by_taylor(taylor):
                 return True, None
             axis = taylor.axis()
-            if self.hopeful(taylor):
-                return False, axis
         trace = relaxed(self.model, piece.inputs, piece.intervals)
         return trace is None or self.by_slopes(trace) or self.void(piece, trace), axis
 
@@ -182,10 +178,6 @@ class Cover:
     def by_taylor(self, found: Expansion) -> bool:
         """Whether a Taylor model shows it."""
         raise NotImplementedError
-
-    def hopeful(self, found: Expansion) -> bool:
-        """Whether a Taylor model that does not show it would show it of smaller pieces."""
-        return False
 
     def by_slopes(self, trace: Trace) -> bool:
         """Whether lines or slopes show it."""
@@ -238,7 +230,6 @@ class LipschitzCover(Cover):
         self.kinked = any(len(set(f.formulas)) > 1 for layer in model for f in layer.functions)
         self.multipliers: list[Array] | None = None
         self.shares: Sequence[Array] = ()
-        self.near = arb(0)
 
     def bound(self) -> arb:
         """The largest bound of a leaf, at most the claim."""
@@ -251,11 +242,7 @@ class LipschitzCover(Cover):
         return bool(missed) or piece.inputs.empty()
 
     def by_taylor(self, found: Expansion) -> bool:
-        self.near = found.bound(self.norms, self.claim, self.moving)
-        return self._noted(self.near)
-
-    def hopeful(self, found: Expansion) -> bool:
-        return not self.kinked and bool(self.near <= _HOPEFUL * self.claim)
+        return self._noted(found.bound(self.norms, self.claim, self.moving))
 
     def _noted(self, bound: arb) -> bool:
         """Whether a bound of a leaf is at most the claim."""
@@ -316,14 +303,12 @@ class LipschitzCover(Cover):
         weights = self.cuts.weights(piece)
         if weights is None:
             return False
-        row = zeros(len(weights[-1]))
+        row, sides = zeros(len(weights[-1])), ((arb(-1), arb(0)), (arb(0), arb(1)))
         for layer, (low, high), weight in zip(self.model[-2::-1], piece.intervals[::-1], weights[::-1], strict=True):
             above, below = low >= 0, high <= 0
             if ((weight > 0) & ~above).any() or ((weight < 0) & ~below).any():
                 return False
-            ends = [f.on(arb(a), arb(b)).slopes()[0] for a, b in ((-1, 0), (0, 1)) for f in layer.functions]
-            left, right = balls(np.zeros(2 * layer.size)).reshape(2, -1)
-            left[:], right[:] = ends[: layer.size], ends[layer.size :]
+            left, right = (slopes_on([f.on(*ends) for f in layer.functions])[0] for ends in sides)
             plus = (below | (right >= 0)) & (above | (left <= 0))
             minus = (below | (right <= 0)) & (above | (left >= 0))
             gone = (plus & (row <= 0)) | (minus & (row >= 0)) | (plus & minus)
