@@ -579,7 +579,10 @@ class Pass:
         self.spreads: list[Balls] = []
         depths, local = self._enclosures()
         self.traces = [] if inputs is None else [Trace(model, inputs, depth) for depth in depths]
-        self.start = self._start()
+        start, count = hints.start, model[0].weight.shape[1]
+        if start is not None and (np.shape(start) != (count,) or not ((start > 0.0) & (start < np.inf)).all()):
+            raise ProofFailed(f"the start of a sweep must be {count} positive numbers")
+        self.start = ONE if start is None else balls(start)
         local = local and inputs is not None
         centers = centre_values(model[:-1], inputs.center) if local and inputs else []
         first = model[0].weight * self.start
@@ -612,14 +615,6 @@ class Pass:
     def multipliers(self, index: int) -> Balls:
         """Those of the hints; any would do."""
         return balls(self.hints.multipliers[index]) * arb(4) ** int(self.hints.exponents[index])
-
-    def _start(self) -> Any:
-        start, count = self.hints.start, self.model[0].weight.shape[1]
-        if start is None:
-            return ONE
-        if np.shape(start) != (count,) or not ((start > 0.0) & (start < np.inf)).all():
-            raise ProofFailed(f"the start of a sweep must be {count} positive numbers")
-        return balls(start)
 
     def _enclosures(self) -> tuple[list[int | None], bool]:
         """The depths of the linear relaxations, and whether the Lipschitz enclosure takes part; shapes are checked."""

@@ -504,10 +504,11 @@ class DualBound:
             tops = [[views[index][k].top(sign, arb(0)) for sign in (1, -1)] for k in some]
             self.sizes.append(largest(np.array(tops, dtype=object).reshape(-1, 2), axis=1))
             at += len(some)
-            bent = np.array([_kinked(layer.functions[k], views[index][k]) for k in some], dtype=bool)
+            kinks = [layer.functions[k].kink(*(end[k] for end in parts[index])) for k in some]
+            bent = np.array([kink is not None for kink in kinks], dtype=bool)
             down, up = suggested_lines(layer, parts[index], slopes[index])
             told = list(zip(layer.functions, views[index], v, z, down, up, strict=True))
-            self._add([_kink_products(*told[k][:4]) for k in some[bent]], free=2)
+            self._add([_kink_products(kink, *told[k][1:4]) for k, kink in zip(some, kinks) if kink], free=2)
             self._add([_line_products(*told[k]) for k in some[~bent]])
             cut = sorted({neuron for place, neuron, _ in cuts if place == index})
             self._add([((_shifted(v[k], -parts[index][0][k]), _shifted(-v[k], parts[index][1][k])),) for k in cut])
@@ -549,9 +550,9 @@ class DualBound:
             self.free += [kind == free] * len(pairs)
 
 
-def _kink_products(f: Function, view: View, v: Balls, z: Balls) -> tuple[tuple[Balls, Balls], ...]:
+def _kink_products(kink: tuple[arb, arb], view: View, v: Balls, z: Balls) -> tuple[tuple[Balls, Balls], ...]:
     """With p = φ(v) - αv and m = βv - φ(v): p(t - p) ≥ 0, m(b - m) ≥ 0, pm = 0, t = (β - α)high, b = (β - α)low."""
-    alpha, beta = f.kink(view.low, view.high)
+    alpha, beta = kink
     p, m = z - alpha * v, beta * v - z
     top, bottom = ((beta - alpha) * view.high).upper(), ((beta - alpha) * view.low).lower()
     top, bottom = larger(top, (-bottom * _CLOSE).upper()), smaller(bottom, (-top * _CLOSE).lower())
@@ -574,15 +575,6 @@ def _shifted(row: Balls, x: arb) -> Balls:
     return found
 
 
-def _kinked(f: Function, view: Any) -> bool:
-    """Whether a neuron is α·v up to 0 and β·v from there on, α < β."""
-    try:
-        alpha, beta = f.kink(view.low, view.high)
-    except ProofFailed:
-        return False
-    return bool(alpha < beta)
-
-
 def stays_negative(model: Model, inputs: Inputs, known: Sequence[Interval], row: Array, leaves: Sequence[Any]) -> bool:
     """Whether row·v_N < 0 all over the ball by dual bounds, on both sides of neurons where hints say so."""
 
@@ -603,72 +595,59 @@ _LEAST_SHARE = 2.0**-20
 
 
 def prove_curved(model: Model, inputs: Inputs | None, hints: Curved) -> arb:
-    """At least the Lipschitz constant over a ball."""
+    """At least the norm of the Jacobian anywhere in a ball."""
     if inputs is None or not inputs.plain or len(model) < 2:
         raise ProofFailed("bounds to second order are about ℓ2 balls, and networks with a hidden layer")
     model, inputs, stretch = fewer(model, inputs)
-    return (_Curved(model, inputs, hints).bound() * stretch).upper()
+    ends, outputs = np.cumsum([0, *(layer.size for layer in model[:-1])]), model[-1].size
+    r, d = inputs.radius, len(inputs.center)
+    shapes = (hints.slopes.shape, hints.balance.shape, hints.mix.shape, hints.weights.shape)
+    if shapes != ((3, ends[-1]), (ends[-1],), (outputs, outputs), (6,)):
+        raise ProofFailed(f"the hints to second order are not for this network: their shapes are {shapes}")
+    every = balls(np.vstack([hints.slopes, np.clip(hints.balance, 2.0**-40, 2.0**40)]))
+    *weights, share = np.clip(hints.weights, _LEAST_SHARE, 2.0**20).tolist()
+    c1, c2, a2, a3, a = map(ball, weights)
+    rest, a1 = 1 - c1 - c2, 1 - a2 - a3
+    if not (rest > 0 and a1 > 0):
+        raise ProofFailed("shares of the hints to second order do not leave anything for the other terms")
+    maps = _linear_maps(model, every[0], ends)
+    last = maps[ends[-1] :]
+    N = balls(hints.mix @ floats(last[:, :d]))
+    Psi, eye = plus_diagonal(dot(N.T, N), arb(1)), diagonal(balls(np.ones(d)))
+    inverse = solve(Psi, eye)
+    F, E, fits, mu = zeros(0, 0), zeros(0), zeros(0), arb(0)
+    for k, (value, error) in enumerate(centre_values(model[:-1], inputs.center)):
+        start, end = ends[k], ends[k + 1]
+        B, K, (sigma, tau, psi, t) = maps[:end, :d], maps[:end, d : d + start], every[:, :end]
+        S, S_Psi = image(B, None), image(B, at_least(Psi))
+        Y, Q = image(K, F), image(K, at_least(plus_diagonal(F / 3, 2 * E / 3) * (r * r * mu)))
+        far = upper(r * root(np.diagonal(S)) + root(np.diagonal(Q)))
+        told = zip(model[k].functions, value, error, *(x[start:] for x in (far, sigma, tau, psi)), strict=True)
+        fits = np.append(fits, [_fit_error(*one) for one in told])
+        moved = (1 + a) * r * r * S + (1 + 1 / a) * Q
+        H = tau[:, None] * (r * r / a1 * S + Q / a2) * tau
+        H = at_least(H + psi[:, None] * (moved * moved) * psi / (4 * a3))
+        g = root(fits / t)
+        top = largest_eigenvalue(at_least(g[:, None] * Y * g))
+        E = upper((1 + top / c2) * t * fits)
+        F = at_least(plus_diagonal(H * at_least(S_Psi + Y / c1), E))
+        Theta = at_least((inverse + dot(B.T * (fits / t), B)) / rest)
+        mu = largest_eigenvalue(Theta)
+    s = (ball(min(share, 1.0 - _LEAST_SHARE)) / mu).mid()
+    still = dot(last[:, :d], solve(eye - s * Theta, last[:, :d].T))
+    whole = at_least(still + dot(dot(last[:, d:], F), last[:, d:].T) / s)
+    return (largest_eigenvalue(whole).sqrt() * stretch).upper()
 
 
-class _Curved:
-    def __init__(self, model: Model, inputs: Inputs, hints: Curved) -> None:
-        sizes, outputs = [layer.size for layer in model[:-1]], model[-1].size
-        count = sum(sizes)
-        shapes = (hints.slopes.shape, hints.balance.shape, hints.mix.shape, hints.weights.shape)
-        if shapes != ((3, count), (count,), (outputs, outputs), (6,)):
-            raise ProofFailed(f"the hints to second order are not for this network: their shapes are {shapes}")
-        self.model, self.inputs, self.ends = model, inputs, np.cumsum([0, *sizes])
-        self.r = inputs.radius
-        self.sigma, self.tau, self.psi = balls(hints.slopes)
-        self.t = balls(np.clip(hints.balance, 2.0**-40, 2.0**40))
-        *weights, share = np.clip(hints.weights, _LEAST_SHARE, 2.0**20).tolist()
-        self.c1, self.c2, self.a2, self.a3, self.a = map(ball, weights)
-        self.share = ball(min(share, 1.0 - _LEAST_SHARE))
-        self.rest, self.a1 = 1 - self.c1 - self.c2, 1 - self.a2 - self.a3
-        if not (self.rest > 0 and self.a1 > 0):
-            raise ProofFailed("shares of the hints to second order do not leave anything for the other terms")
-        # [B | K] for all hidden layers, and [J0 | G] below them: what Bu + Kf and J0 u + Gf are made of
-        self.d = model[0].weight.shape[1]
-        rows = np.hstack([model[0].weight, zeros(sizes[0], count)])
-        blocks = [rows]
-        for k, layer in enumerate(model[1:]):
-            own = slice(self.ends[k], self.ends[k + 1])
-            rows = dot(layer.weight, self.sigma[own, None] * rows)
-            rows[:, self.d + own.start : self.d + own.stop] += layer.weight
-            blocks.append(rows)
-        self.maps = np.vstack(blocks)
-        N = balls(hints.mix @ floats(blocks[-1][:, : self.d]))
-        self.Psi = plus_diagonal(dot(N.T, N), arb(1))
-
-    def bound(self) -> arb:
-        """At least the norm of the Jacobian anywhere in the ball."""
-        d, eye = self.d, diagonal(balls(np.ones(self.d)))
-        F, E, fits, mu = zeros(0, 0), zeros(0), zeros(0), arb(0)
-        inverse = solve(self.Psi, eye)
-        for k, (value, error) in enumerate(centre_values(self.model[:-1], self.inputs.center)):
-            start, end = self.ends[k], self.ends[k + 1]
-            B, K = self.maps[:end, :d], self.maps[:end, d : d + start]
-            S, S_Psi = image(B, None), image(B, at_least(self.Psi))
-            Y, Q = image(K, F), image(K, at_least(plus_diagonal(F / 3, 2 * E / 3) * (self.r * self.r * mu)))
-            far = upper(self.r * root(np.diagonal(S)) + root(np.diagonal(Q)))[start:]
-            told = zip(
-                self.model[k].functions, value, error, far, *(x[start:end] for x in (self.sigma, self.tau, self.psi))
-            )
-            fits = np.append(fits, [_fit_error(*one) for one in told])
-            tau, psi, t = self.tau[:end], self.psi[:end], self.t[:end]
-            moved = (1 + self.a) * self.r * self.r * S + (1 + 1 / self.a) * Q
-            H = tau[:, None] * (self.r * self.r / self.a1 * S + Q / self.a2) * tau
-            H = at_least(H + psi[:, None] * (moved * moved) * psi / (4 * self.a3))
-            g = root(fits / t)
-            top = largest_eigenvalue(at_least(g[:, None] * Y * g))
-            E = upper((1 + top / self.c2) * t * fits)
-            F = at_least(plus_diagonal(H * at_least(S_Psi + Y / self.c1), E))
-            Theta = at_least((inverse + dot(B.T * (fits / t), B)) / self.rest)
-            mu = largest_eigenvalue(Theta)
-        s = (self.share / mu).mid()
-        last = self.maps[self.ends[-1] :]
-        still = dot(last[:, :d], solve(eye - s * Theta, last[:, :d].T))
-        return largest_eigenvalue(at_least(still + dot(dot(last[:, d:], F), last[:, d:].T) / s)).sqrt().upper()
+def _linear_maps(model: Model, sigma: Balls, ends: Array) -> Balls:
+    """[B | K] for all hidden layers, and [J0 | G] below them: what Bu + Kf and J0 u + Gf are made of."""
+    rows = np.hstack([model[0].weight, zeros(model[0].size, ends[-1])])
+    blocks, d = [rows], model[0].weight.shape[1]
+    for layer, start, end in zip(model[1:], ends[:-1], ends[1:], strict=True):
+        rows = dot(layer.weight, sigma[start:end, None] * rows)
+        rows[:, d + start : d + end] += layer.weight
+        blocks.append(rows)
+    return np.vstack(blocks)
 
 
 def _fit_error(f: Function, center: arb, error: arb, far: arb, sigma: arb, tau: arb, psi: arb) -> arb:

@@ -172,14 +172,14 @@ class Function:
         found = arb(self.formulas[left](v))
         return found if left == right else found.union(arb(self.formulas[right](v)))
 
-    def kink(self, low: arb, high: arb) -> tuple[arb, arb]:
-        """The slopes left and right of 0, where φ is 0, for a φ that is straight on both sides; else ProofFailed."""
+    def kink(self, low: arb, high: arb) -> tuple[arb, arb] | None:
+        """The slopes left and right of 0, for a φ that is 0 there, straight on both sides and convex; else None."""
         zero = arb(0)
         if low < 0 < high and self.value(zero) == 0:
             left, right = self.on(low, zero).slopes(), self.on(zero, high).slopes()
-            if left[0] == left[1] and right[0] == right[1]:
+            if left[0] == left[1] < right[0] == right[1]:
                 return left[0], right[0]
-        raise ProofFailed("this bound for curved neurons is not repeated in ball arithmetic; verify without exact")
+        return None
 
 
 @dataclass(frozen=True)
