@@ -2,10 +2,10 @@
 
 What is shared: the network's numbers, the answers as data, and suggestions of lines, axes and factors, which nothing
 rests on. Everything else is here or in :mod:`lipcert.definitions` (activations): arrays of balls and their norms
-(balls.py), the network and the region (model.py), the pass through the layers (engine.py), how far activations are from
-polynomials (remainder.py), pieces and Taylor models on them (pieces.py), bounds to second order (rows.py); and what
-each kind of answer claims (answers.py). Any multipliers, lines and cuts prove a bound if they prove one at all, so
-taking those of the answer costs no independence.
+(balls.py); the network, the region and the pass through the layers (engine.py); how far activations are from
+polynomials, and Taylor models and bounds to second order, which follow (second_order.py); pieces of a region
+(pieces.py); and what each kind of answer claims (answers.py). Any multipliers, lines and cuts prove a bound if they
+prove one at all, so taking those of the answer costs no independence.
 """
 
 import lipcert.definitions  # noqa: F401  (it says what to install if python-flint is missing)

@@ -54,7 +54,6 @@ balls: Callable[[Any], Balls] = np.frompyfunc(ball, 1, 1)
 mid, upper, lower, size = (np.frompyfunc(getattr(arb, name), 1, 1) for name in ("mid", "upper", "lower", "abs_upper"))
 rad = np.frompyfunc(lambda x: x.rad().upper(), 1, 1)
 root = np.frompyfunc(lambda x: x.sqrt(), 1, 1)
-near = np.frompyfunc(float, 1, 1)
 hull = np.frompyfunc(lambda x, y: x.union(y), 2, 1)
 larger = np.frompyfunc(lambda x, y: x if x > y or x.is_nan() else y, 2, 1)
 """The larger of two numbers; none if one of them is none."""
@@ -71,7 +70,7 @@ def largest(x: Balls, axis: int | None = None) -> Any:
 
 def floats(x: Balls) -> Array:
     """About the midpoints."""
-    return np.asarray(near(x), dtype=float)
+    return np.asarray(x, dtype=float)
 
 
 def zeros(*shape: int) -> Balls:
@@ -110,9 +109,7 @@ def dot(A: Balls, B: Balls) -> Balls:
 
 
 def _array(matrix: arb_mat) -> Balls:
-    found = np.empty((matrix.nrows(), matrix.ncols()), dtype=object)
-    found[...] = matrix.tolist()
-    return found
+    return np.array(matrix.tolist(), dtype=object).reshape(matrix.nrows(), matrix.ncols())
 
 
 def solve(A: Balls, B: Balls) -> Balls:

@@ -323,10 +323,8 @@ def views_on(functions: Sequence[Function], interval: Interval) -> list[View]:
 
 def slopes_on(views: Sequence[View]) -> Interval:
     """The slope range of each neuron."""
-    found = np.empty((2, len(views)), dtype=object)
-    for k, view in enumerate(views):
-        found[:, k] = view.slopes()
-    return found[0], found[1]
+    low, high = np.array([view.slopes() for view in views], dtype=object).reshape(-1, 2).T
+    return low, high
 
 
 def halved(slopes: Interval) -> tuple[Balls, Balls]:
