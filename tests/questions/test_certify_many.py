@@ -128,21 +128,23 @@ def test_generators_single_regions_and_nothing() -> None:
     assert twice[0].bound == twice[1].bound
 
 
-def test_wrong_use_is_named() -> None:
-    network = random_network(2, (2, 5, 2), "tanh")
-    ball = lc.Ball([0.1, 0.2], 0.3)
-    with pytest.raises(lc.InvalidInput, match=r"center must have 2 numbers, .* got shape \(3,\)"):
-        lc.certify_many(network, [ball, lc.Ball([0.0] * 3, 0.1)])
-    with pytest.raises(lc.InvalidInput, match="region must be a Ball, Box or Everywhere, got str"):
-        lc.certify_many(network, [ball, "ball"])  # type: ignore[list-item]
-    with pytest.raises(lc.InvalidInput, match="'ClosedFrom' is unknown"):
-        lc.certify_many(network, [ball], "ClosedFrom")
-    with pytest.raises(lc.InvalidInput, match="layers must be"):
-        lc.certify_many(network, [ball], layers=(0, 9))
-    with pytest.raises(lc.InvalidInput, match="outputs must be indices"):
-        lc.certify_many(network, [ball], outputs=[2])
-    with pytest.raises(lc.InvalidInput, match="regions must be a list such as"):
-        lc.certify_many(network, 3)  # type: ignore[arg-type]
+BALL = lc.Ball([0.1, 0.2], 0.3)
+
+
+@pytest.mark.parametrize(
+    ("regions", "named", "message"),
+    [
+        ([BALL, lc.Ball([0.0] * 3, 0.1)], {}, r"center must have 2 numbers, .* got shape \(3,\)"),
+        ([BALL, "ball"], {}, "region must be a Ball, Box or Everywhere, got str"),
+        ([BALL], {"method": "ClosedFrom"}, "'ClosedFrom' is unknown"),
+        ([BALL], {"layers": (0, 9)}, "layers must be"),
+        ([BALL], {"outputs": [2]}, "outputs must be indices"),
+        (3, {}, "regions must be a list such as"),
+    ],
+)
+def test_wrong_use_is_named(regions: Any, named: dict[str, Any], message: str) -> None:
+    with pytest.raises(lc.InvalidInput, match=message):
+        lc.certify_many(random_network(2, (2, 5, 2), "tanh"), regions, **named)
 
 
 def test_a_region_without_a_proof_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -134,15 +134,8 @@ def test_a_shape_is_a_change_of_variables() -> None:
 def test_a_part_has_norms_too() -> None:
     network, ball = random_network(4, (3, 10, 4), "tanh"), lc.Ball([0.1, 0.2, 0.3], 1e-6)
     J = network.jacobian(ball.center)[[1, 3]][:, [0, 2]]
-    found = lc.certify(
-        network,
-        ball,
-        lc.ClosedForm(),
-        inputs=[0, 2],
-        outputs=[1, 3],
-        input_norm=lc.LInf(scale=[2.0, 5.0]),
-        output_norm="l1",
-    )
+    norms: dict[str, Any] = {"input_norm": lc.LInf(scale=[2.0, 5.0]), "output_norm": "l1"}
+    found = lc.certify(network, ball, lc.ClosedForm(), inputs=[0, 2], outputs=[1, 3], **norms)
     assert found.bound == pytest.approx(norm_between(J * [2.0, 5.0], "linf", "l1"), rel=1e-4)
     assert lc.verify(network, found) <= found.bound
 

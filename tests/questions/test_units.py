@@ -16,29 +16,19 @@ BOX = lc.Box(-SCALE, SCALE)
 SPLIT = lc.Split(lc.ClosedForm(), tolerance=0.02, seconds=np.inf, pieces=300)
 
 
-def network() -> lc.Network:
-    return random_network(0, (3, 16, 16, 1), gain=2.0)
-
-
-def ahead(activation: Any) -> lc.Network:
-    """The division in a layer of its own, in front."""
-    inner = network().layers
-    weights, biases = [np.diag(1.0 / SCALE)], [np.zeros(3)]
-    weights += [np.asarray(layer.weight) for layer in inner]
-    biases += [layer.bias for layer in inner]
-    return lc.Network.from_weights(weights, biases, [activation, "relu", "relu"])
-
-
-def inside() -> lc.Network:
-    inner = network().layers
-    weights = [np.asarray(layer.weight) for layer in inner]
-    weights[0] = weights[0] / SCALE
-    return lc.Network.from_weights(weights, [layer.bias for layer in inner], "relu")
+def divided(ahead: Any = None) -> lc.Network:
+    """A network that divides its inputs by their units: in a layer of its own in front, or inside the first one."""
+    inner = random_network(0, (3, 16, 16, 1), gain=2.0).layers
+    weights, biases = [np.asarray(layer.weight) for layer in inner], [layer.bias for layer in inner]
+    if ahead is None:
+        return lc.Network.from_weights([weights[0] / SCALE, *weights[1:]], biases, "relu")
+    return lc.Network.from_weights([np.diag(1.0 / SCALE), *weights], [np.zeros(3), *biases], [ahead, "relu", "relu"])
 
 
 @pytest.mark.parametrize("activation", ["identity", Activation("hardtanh", (-2.0, 2.0))])
 def test_answers_are_as_large(activation: Any) -> None:
-    one, other = (lc.reach(net, BOX, SPLIT) for net in (ahead(activation), inside()))
+    networks = divided(activation), divided()
+    one, other = (lc.reach(network, BOX, SPLIT) for network in networks)
     assert one.upper - one.lower == pytest.approx(other.upper - other.lower, rel=0.01)
-    first, second = (lc.sensitivity(net, BOX, SPLIT).matrix for net in (ahead(activation), inside()))
+    first, second = (lc.sensitivity(network, BOX, SPLIT).matrix for network in networks)
     assert first == pytest.approx(second, rel=0.02)

@@ -122,9 +122,7 @@ def test_bounds_for_all_inputs_settle_small_balls(tmp_path: Path) -> None:
 
 def blind(monkeypatch: pytest.MonkeyPatch) -> None:
     """No other class is seen a few steps downhill, so that only the splitting may meet one."""
-    monkeypatch.setattr(
-        RadiusCertifier, "_descend", lambda self, proved, _: np.zeros((0, 4)) if proved.open.any() else None
-    )
+    monkeypatch.setattr(RadiusCertifier, "_descend", lambda _, proved, __: X[:0] if proved.open.any() else None)
 
 
 @pytest.mark.parametrize("hidden", [False, True], ids=["downhill", "splitting"])
@@ -156,18 +154,15 @@ def test_a_point_is_handed_back_on_more_inputs_than_neurons(monkeypatch: pytest.
     """The form has fewer inputs than the network; and within the clip only."""
     network = random_network(3, (30, 6, 5, 2), gain=3.0)
     x = np.random.default_rng(3).random(30)
-    monkeypatch.setattr(
-        RadiusCertifier, "_descend", lambda self, proved, _: np.zeros((0, 30)) if proved.open.any() else None
-    )
+    blind(monkeypatch)
     far = float(lc.attack(network, x, int(network(x).argmax()), 5.0).distances)
     found = lc.certified_radius(network, x, radii=[1.05 * far], curvature=False, values=True)
     assert found.broken is not None
     assert found.broken.distance <= 1.05 * far
     assert network(found.broken.point).argmax() != found.label
-    with pytest.raises(lc.ProofFailed, match="another network or point"):
-        replace(found, radius=0.0).about(network, lc.Ball(x + 1e-9, 1.0))
-    with pytest.raises(lc.ProofFailed, match="another network or point"):
-        replace(found, radius=0.0, label=1 - found.label).about(network, lc.Ball(x, 1.0))
+    for claim, point in ((found, x + 1e-9), (replace(found, label=1 - found.label), x)):
+        with pytest.raises(lc.ProofFailed, match="another network or point"):
+            replace(claim, radius=0.0).about(network, lc.Ball(point, 1.0))
     inside = lc.certified_radius(network, x, radii=[1.05 * far], curvature=False, values=True, clip=(0.0, 1.0))
     assert inside.broken is None or ((inside.broken.point >= 0.0) & (inside.broken.point <= 1.0)).all()
 

@@ -82,14 +82,10 @@ class Certificate(Saved):
         return self.network.startswith("declared:")
 
     def __repr__(self) -> str:
-        claim = f"bound={upward(self.bound)}{self._norms}, region={self.region!r}, method={self.method!s}"
+        norms = "" if self.part.norms.plain else f" from {self.part.norms}"
+        claim = f"bound={upward(self.bound)}{norms}, region={self.region!r}, method={self.method!s}"
         declared = ", declared=True" if self.declared else ""
         return f"Certificate({claim}, seconds={self.seconds:.3g}, verified={self.verified}{declared})"
-
-    @property
-    def _norms(self) -> str:
-        """In which norms the bound is, unless both are plain ℓ2."""
-        return "" if self.part.norms.plain else f" from {self.part.norms}"
 
 
 def recheck_certificate(network: Network, claim: Certificate) -> Certificate:

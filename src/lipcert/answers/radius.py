@@ -124,20 +124,13 @@ class CertifiedRadius(Saved):
 class ClassBounds:
     """What is proved of the class of a point over a ball around it. Arrays are over the other classes, in order.
 
-    Parameters
+    Attributes
     ----------
-    facts
-        What is proved of the outputs.
-    label
-        The class that should be kept.
-    predicted
-        The class computed at the point; passed on.
-    pairwise
-        Use the bounds of f_label - f_j, not that of the whole network.
-    relaxation
-        Use linear relaxation too; it needs ``pairwise``.
-    room
-        Margins and bounds are this much worse, relatively, than what was proved: a machine that rounds differently
+    facts : what is proved of the outputs.
+    label, predicted : the class that should be kept, and the class computed at the point.
+    pairwise : use the bounds of f_label - f_j, not that of the whole network.
+    relaxation : use linear relaxation too; it needs ``pairwise``.
+    room : margins and bounds are this much worse, relatively, than what was proved: a machine that rounds differently
         proves them as well.
     """
 
@@ -303,10 +296,8 @@ def recheck_radius(network: Network, found: CertifiedRadius) -> CertifiedRadius:
         raise ProofFailed("the classes are not those of the network, or the point is not of the class")
     if not proof.sweeps and (proof.tree is not None or proof.pairs or proof.margins or proof.parabolas):
         raise ProofFailed("the product of norms says nothing of intervals, on which the other hints rest")
-    if proof.sweeps:
-        facts = outputs_hinted(network, proof.ball, proof.sweeps, proof.tree)
-    else:
-        facts = outputs_by_norms(network, proof.ball)
+    hinted = outputs_hinted(network, proof.ball, proof.sweeps, proof.tree) if proof.sweeps else None
+    facts = outputs_by_norms(network, proof.ball) if hinted is None else hinted
     # where the rule is that of the whole network, that of pairs implies it
     proved = ClassBounds(facts, label, label, room=0.0)
     told: tuple[Quadratic, ...] = (*proof.pairs, *proof.parabolas)

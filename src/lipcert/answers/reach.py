@@ -20,7 +20,7 @@ from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 from lipcert.model.regions import Region
 
-_ROOM = 2.0**-40
+_ROOM = ROOM - 1.0
 """A box is enlarged by this share of its sides, so that another machine's rounding can confirm it."""
 
 
@@ -98,13 +98,16 @@ def reach_set(
     part, first = _up_to(network, layer), proofs[0]
     if first.network.digest != part.digest:
         raise ProofFailed("the outputs are those of another network")
-    sides = [fact for count, one in enumerate(proofs, 1) for fact in _sides(one, proofs[:count])]
+    both, sides = both_sides(part.outputs), list[RowsFact]()
+    for count, one in enumerate(proofs, 1):  # what it tells of the outputs, and together with those before
+        sides += [one.sides(), one.rows(both), relaxed(proofs[:count])]
     told = [one for one in values if one.margins or one.parabolas]
     sides += [proofs[one.base].hinted(one.margins, one.parabolas) for one in told]
     sides += [] if pieces is None else [over_pieces(proofs[pieces[0]], pieces[1])]
     below, above = _hull(part.outputs, sides)
     ellipsoid = min((one.shape() for one in proofs), key=_size)
-    lower, upper, shape, bound = below.min(axis=0), above.max(axis=0), ellipsoid.shape, _least(proofs)
+    lower, upper, shape = below.min(axis=0), above.max(axis=0), ellipsoid.shape
+    bound = min(one.bound for one in proofs)
     if room:
         with np.errstate(all="ignore"):
             wider = _ROOM * (upper - lower) + first.output.error
@@ -142,11 +145,6 @@ def _up_to(network: Network, layer: int) -> Network:
     return network if layer == network.depth else network.slice(0, layer)
 
 
-def _sides(one: OutputBounds, before: Sequence[OutputBounds]) -> list[RowsFact]:
-    """What one proof tells of the outputs, and what it tells together with those before."""
-    return [one.sides(), one.rows(both_sides(one.network.outputs)), relaxed(before)]
-
-
 def _hull(outputs: int, facts: Sequence[RowsFact]) -> Interval:
     """Corners (pieces, outputs) of boxes, one of which each output lies in: all facts hold at once."""
     limits = np.full((1, 2 * outputs), np.inf)
@@ -161,10 +159,6 @@ def _hull(outputs: int, facts: Sequence[RowsFact]) -> Interval:
                 found[:, side] = np.fmin(found[:, side], column)
             limits = np.fmin(limits, found)
     return -limits[:, outputs:], limits[:, :outputs]
-
-
-def _least(proofs: Sequence[OutputBounds]) -> float:
-    return min(one.bound for one in proofs)
 
 
 def _contains(large: Array, small: Array) -> bool:

@@ -181,11 +181,7 @@ def certify_many(
 
 
 def _answers(
-    network: Network,
-    regions: Sequence[Region],
-    method: Method,
-    part: Part,
-    enclosures: tuple[Enclosure, ...],
+    network: Network, regions: Sequence[Region], method: Method, part: Part, enclosures: tuple[Enclosure, ...]
 ) -> list[Certificate | ProofFailed]:
     """A certificate for each region, or why there is none."""
     if isinstance(method, Trivial):
@@ -475,11 +471,10 @@ def _part(
     if not whole or not 0 <= ends_at[0] < ends_at[1] <= network.depth:
         raise InvalidInput(f"layers must be (p, i) with 0 <= p < i <= {network.depth}, got {layers}")
     start, stop = ends_at
-    ends = []
-    for name, chosen, size in (("inputs", inputs, network.sizes[start]), ("outputs", outputs, network.sizes[stop])):
-        ends.append(None if chosen is None else tuple(indices(name, chosen, size).tolist()))
+    into = None if inputs is None else tuple(indices("inputs", inputs, network.sizes[start]).tolist())
+    out = None if outputs is None else tuple(indices("outputs", outputs, network.sizes[stop]).tolist())
     norms = Norms(norm_in("input_norm", input_norm), norm_in("output_norm", output_norm))
-    part = Part((start, stop), ends[0], ends[1], norms)
+    part = Part((start, stop), into, out, norms)
     part.check(network)
     if norms.has_units:
         part.of(network)  # checks units and shapes

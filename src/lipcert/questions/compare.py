@@ -145,18 +145,14 @@ def compare(
         for number, (name, method) in enumerate(chosen, 1):
             clock.say(f"{number} of {len(chosen)}: {name}")
             limit = min(timeout, clock.left / (len(chosen) - number + 1) - starting)
-            if limit <= 0.0:
-                rows.append(
-                    Row(name, "timeout", seconds=0.0, note="no time was left", published=isinstance(method, Published))
-                )
-                continue
-            began = time.perf_counter()
-            try:
-                row = supervised(name, limit, run, method, network, region, limit)
-            except KeyboardInterrupt as interrupt:
-                raise Interrupted(Comparison(tuple(rows), below) if rows else None) from interrupt
-            spare = max(time.perf_counter() - began - (row.seconds or 0.0), 0.0)
-            starting += (spare - starting) / number
+            row, began = Row(name, "timeout", seconds=0.0, note="no time was left"), time.perf_counter()
+            if limit > 0.0:
+                try:
+                    row = supervised(name, limit, run, method, network, region, limit)
+                except KeyboardInterrupt as interrupt:
+                    raise Interrupted(Comparison(tuple(rows), below) if rows else None) from interrupt
+                spare = max(time.perf_counter() - began - (row.seconds or 0.0), 0.0)
+                starting += (spare - starting) / number
             if below is not None and below.value > 0.0 and row.bound is not None:
                 row = replace(row, ratio=row.bound / below.value)
             rows.append(replace(row, name=name, published=isinstance(method, Published)))

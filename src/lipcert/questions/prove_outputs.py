@@ -87,16 +87,12 @@ def prove_outputs_many(
         found: list[OutputBounds | ProofFailed] = []
         for region in regions:
             try:
-                found.append(_hinted(network, region, method, tuple(enclosures)))
+                with explained(method):
+                    candidate = method.solve(Problem(network, region, tuple(enclosures)))
+                if not candidate.sweeps:
+                    has = f"{method} keeps no multipliers, only a bound"
+                    raise InvalidInput(f"{has}; take another, such as ClosedForm() or Auto()")
+                found.append(outputs_hinted(network, region, candidate.sweeps, candidate.cover))
             except ProofFailed as error:
                 found.append(error)
         return found
-
-
-def _hinted(network: Network, region: Region, method: Method, enclosures: tuple[Enclosure, ...]) -> OutputBounds:
-    """One region, with the multipliers of a method that optimises all layers together."""
-    with explained(method):
-        candidate = method.solve(Problem(network, region, enclosures))
-    if not candidate.sweeps:
-        raise InvalidInput(f"{method} keeps no multipliers, only a bound; take another, such as ClosedForm() or Auto()")
-    return outputs_hinted(network, region, candidate.sweeps, candidate.cover)

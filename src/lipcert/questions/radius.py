@@ -152,21 +152,11 @@ def certified_radius(
     with suited_to(max(network.sizes)), np.errstate(all="ignore"):
         predicted = int(np.argmax(network(point)))
     chosen = class_of(network, predicted if label is None else label)
-    chosen_method = ClosedForm() if method is None else method_of(method)
-    valued = seconds is not None if values is None else bool(values)
-    rules = Rules(
-        clip,
-        tuple(enclosures),
-        pairwise,
-        relaxation,
-        curvature,
-        norm_in("norm", norm),
-        valued,
-        values_in_search=bool(values),
-        everywhere=bool(everywhere),
-    )
+    valued = (seconds is not None if values is None else bool(values)), bool(values), bool(everywhere)
+    rules = Rules(clip, tuple(enclosures), pairwise, relaxation, curvature, norm_in("norm", norm), *valued)
     here = rules.ball(point, 0.0)  # checks the clip and the norm
-    certifier = RadiusCertifier(network, point, chosen, predicted, chosen_method, rules)
+    method = ClosedForm() if method is None else method_of(method)
+    certifier = RadiusCertifier(network, point, chosen, predicted, method, rules)
     if predicted != chosen:
         return certifier.nothing
     grid = None if radii is None else _grid(radii)

@@ -24,7 +24,7 @@ from lipcert.model.regions import Ball
 from lipcert.published import Trivial
 from lipcert.questions.certify import certify
 from lipcert.questions.names import method_of
-from lipcert.runtime.clock import Progress, clock, timed
+from lipcert.runtime.clock import Progress, timed
 
 _LEAST = 1e-3
 """Least time limit of a radius; its first bound may take longer."""
@@ -109,19 +109,31 @@ def sweep(
     if not sizes.size or sizes.ndim != 1 or (sizes < 0).any():
         raise InvalidInput(f"radii must be one or more numbers of at least 0, got {sizes.tolist()}")
     chosen = Joint() if method is None else method_of(method)
-    ends = {"input_norm": norm_in("input_norm", input_norm), "output_norm": norm_in("output_norm", output_norm)}
+    ends: dict[str, Any] = {
+        "input_norm": norm_in("input_norm", input_norm),
+        "output_norm": norm_in("output_norm", output_norm),
+    }
     euclidean = all(norm.name == "l2" for norm in ends.values())
-    trivial = certify(network, method=Trivial(), **ends).bound if euclidean else np.inf  # type: ignore[arg-type]
+    trivial = certify(network, method=Trivial(), **ends).bound if euclidean else np.inf
     falling = np.argsort(-sizes, kind="stable").tolist()
     rows: list[SweepRow] = []
+    below = lower and all(norm.matrix is None for norm in ends.values())
     with timed(seconds, progress) as now:
         for index in falling:
-            with timed(max(now.left, _LEAST) / (sizes.size - len(rows))):
-                ball = Ball(shape.center, float(sizes[index]), shape.clip, shape.norm)
+            started, larger = time.perf_counter(), rows[-1] if rows else None
+            ball = Ball(shape.center, float(sizes[index]), shape.clip, shape.norm)
+            with timed(max(now.left, _LEAST) / (sizes.size - len(rows))) as mine:
                 try:
-                    rows.append(_row(network, ball, chosen, trivial, rows[-1] if rows else None, ends, lower))
+                    with mine.keeping(_SHARE * mine.left if below and np.isfinite(mine.left) else 0.0):
+                        certificate = certify(network, ball, _warmed(chosen, larger), **ends)
+                    least = lower_bound(network, ball, **ends).value if below else 0.0
                 except KeyboardInterrupt as interrupt:
                     raise Interrupted(tuple(rows) or None) from interrupt
+            certificate = replace(certificate, method=chosen)
+            if larger is not None and larger.bound < certificate.bound:
+                certificate = larger.certificate  # a bound over a larger ball also holds here
+            took = time.perf_counter() - started
+            rows.append(SweepRow(float(ball.radius), certificate.bound, least, trivial, took, certificate))
             now.say(f"{len(rows)} of {sizes.size} radii: {rows[-1].radius:.4g} has bound {rows[-1].bound:.4g}")
     # a lower bound in a smaller ball also holds for larger ones
     lowers = np.maximum.accumulate([row.lower for row in reversed(rows)])[::-1]
@@ -129,32 +141,15 @@ def sweep(
     return tuple(rows[falling.index(index)] for index in range(sizes.size))
 
 
-def _row(
-    network: Network,
-    ball: Ball,
-    method: Method,
-    trivial: float,
-    larger: SweepRow | None,
-    ends: dict[str, Any],
-    search_below: bool,
-) -> SweepRow:
-    started = time.perf_counter()
-    warm = method
-    if larger is not None and larger.certificate.layers and isinstance(method, (Joint, Auto)):
-        warm = _Warm(method, Candidate(larger.bound, larger.certificate.layers, larger.certificate.sweeps))
-    search_below = search_below and all(norm.matrix is None for norm in ends.values())
-    with clock().keeping(_SHARE * clock().left if search_below and np.isfinite(clock().left) else 0.0):
-        certificate = replace(certify(network, ball, warm, **ends), method=method)
-    if larger is not None and larger.bound < certificate.bound:
-        certificate = larger.certificate  # a bound over a larger ball also holds here
-    lower = lower_bound(network, ball, **ends).value if search_below else 0.0
-    return SweepRow(float(ball.radius), certificate.bound, lower, trivial, time.perf_counter() - started, certificate)
+def _warmed(method: Method, larger: SweepRow | None) -> Method:
+    """The method, starting from the multipliers of a larger ball if it can."""
+    if larger is None or not larger.certificate.layers or not isinstance(method, (Joint, Auto)):
+        return method
+    return _Warm(method, Candidate(larger.bound, larger.certificate.layers, larger.certificate.sweeps))
 
 
 @dataclass(frozen=True, eq=False)
 class _Warm(Anytime):
-    """A method that starts from the multipliers of a larger region."""
-
     method: Joint | Auto
     larger: Candidate
 

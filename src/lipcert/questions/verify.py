@@ -163,10 +163,9 @@ def derived(network: Network, answer: Saved, rules: frozenset[str] | None = None
             found = recheck_reach(network, answer)
         elif isinstance(answer, Sensitivity):
             found = recheck_sensitivity(network, answer)
-        elif isinstance(answer, Certificate):
-            found = recheck_certificate(network, answer)
         else:
-            raise InvalidInput(f"there is no proof for a {type(answer).__name__}")
+            assert isinstance(answer, Certificate)
+            found = recheck_certificate(network, answer)
     refused = [] if rules is None else [rule for rule in found.rules if rule not in rules]
     if refused:
         raise ProofFailed(f"the answer rests on rules that are not accepted here: {', '.join(refused)}")
@@ -174,16 +173,14 @@ def derived(network: Network, answer: Saved, rules: frozenset[str] | None = None
 
 
 def _accepted(rules: Rules) -> frozenset[str] | None:
-    if rules is None or rules == "core":
-        return None if rules is None else CORE
-    named = [rules] if isinstance(rules, str) else list(rules)
-    unknown = [name for name in named if name not in CORE | OPTIONAL]
+    if rules is None:
+        return None
+    named = CORE if rules == "core" else frozenset([rules] if isinstance(rules, str) else rules)
+    unknown = ", ".join(sorted(map(repr, named - CORE - OPTIONAL)))
     if unknown or not named:
         known = ", ".join(sorted(CORE | OPTIONAL))
-        raise InvalidInput(
-            f"rules must be 'core' or names among {known}; got {', '.join(map(repr, unknown)) or 'none'}"
-        )
-    return frozenset(named)
+        raise InvalidInput(f"rules must be 'core' or names among {known}; got {unknown or 'none'}")
+    return named
 
 
 def _audited(network: Network, answer: Any, rules: frozenset[str] | None) -> Any:

@@ -136,30 +136,31 @@ def summarise(results: Results) -> list[Summary]:
 
     attacked = bool(results.about.get("attack"))
     met = attacked or any(row.broken is not None for row in results.rows)
-    parts = groupby(sorted(results.rows, key=group), key=group)
-    return [_summary(key, list(rows), attacked, met) for key, rows in parts]
-
-
-def _summary(key: tuple[str, str, float], rows: list[Row], attacked: bool, met: bool) -> Summary:
-    bounds = [row.bound for row in rows if row.bound is not None]
-    unbroken = [row.correct and row.broken is None for row in rows]
-    return Summary(
-        *key,
-        points=len(rows),
-        correct=_mean(row.correct for row in rows),
-        certified=_mean(row.robust for row in rows),
-        plain=_mean(row.plain >= row.radius if row.radius > 0.0 else row.plain > 0.0 for row in rows),
-        unbroken=_mean(unbroken) if attacked else None,
-        bound=_mean(bounds) if bounds else None,
-        mean_radius=_mean(row.certified for row in rows),
-        mean_plain=_mean(row.plain for row in rows),
-        problems=len(rows) - len(bounds),
-        bases=dict(Counter(row.basis for row in rows if row.robust)),
-        broken=_mean(row.correct and row.broken is not None for row in rows) if met else None,
-        undecided=_mean(held and not row.robust for held, row in zip(unbroken, rows, strict=True)) if met else None,
-        seconds=_mean(row.seconds for row in rows),
-        longest=max(row.seconds for row in rows),
-    )
+    found = []
+    for key, part in groupby(sorted(results.rows, key=group), key=group):
+        rows = list(part)
+        bounds = [row.bound for row in rows if row.bound is not None]
+        unbroken = [row.correct and row.broken is None for row in rows]
+        open_ = [held and not row.robust for held, row in zip(unbroken, rows, strict=True)]
+        summary = Summary(
+            *key,
+            points=len(rows),
+            correct=_mean(row.correct for row in rows),
+            certified=_mean(row.robust for row in rows),
+            plain=_mean(row.plain >= row.radius if row.radius > 0.0 else row.plain > 0.0 for row in rows),
+            unbroken=_mean(unbroken) if attacked else None,
+            bound=_mean(bounds) if bounds else None,
+            mean_radius=_mean(row.certified for row in rows),
+            mean_plain=_mean(row.plain for row in rows),
+            problems=len(rows) - len(bounds),
+            bases=dict(Counter(row.basis for row in rows if row.robust)),
+            broken=_mean(row.correct and row.broken is not None for row in rows) if met else None,
+            undecided=_mean(open_) if met else None,
+            seconds=_mean(row.seconds for row in rows),
+            longest=max(row.seconds for row in rows),
+        )
+        found.append(summary)
+    return found
 
 
 def _mean(values: Iterable[float]) -> float:

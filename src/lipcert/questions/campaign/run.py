@@ -183,16 +183,13 @@ def campaign(
 
 def _range(points: Any, count: int) -> range:
     """The positions of the chosen points."""
-    if isinstance(points, slice):
-        chosen = range(count)[points]
-    elif isinstance(points, tuple) and len(points) == 2 and all(isinstance(end, int) for end in points):
-        chosen = range(count)[slice(*points)]
-    elif points is None or (isinstance(points, (int, np.integer)) and not isinstance(points, bool) and points >= 1):
-        chosen = range(count)[:points]
-    else:
+    whole = isinstance(points, (int, np.integer)) and not isinstance(points, bool) and points >= 1
+    pair = isinstance(points, tuple) and len(points) == 2 and all(isinstance(end, int) for end in points)
+    if not (points is None or whole or pair or isinstance(points, slice)):
         raise InvalidInput(
             f"points must be a number of at least 1, a pair (start, stop) or a slice; got {points!r}; there are {count}"
         )
+    chosen = range(count)[points if isinstance(points, slice) else slice(*points) if pair else slice(points)]
     if not chosen:
         raise InvalidInput(f"points must name at least one of the {count} points, got {points!r}")
     return chosen

@@ -196,8 +196,8 @@ class Store:
     def note(self, names: Mapping[str, str]) -> None:
         """Store names for reports; later names replace earlier ones."""
         with self._transaction():
-            for name, value in names.items():
-                self.connection.execute("INSERT OR REPLACE INTO about VALUES (?, ?)", (name, json.dumps(value)))
+            rows = [(name, json.dumps(value)) for name, value in names.items()]
+            self.connection.executemany("INSERT OR REPLACE INTO about VALUES (?, ?)", rows)
 
     def about(self) -> dict[str, Any]:
         """Settings and names."""

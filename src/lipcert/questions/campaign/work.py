@@ -75,19 +75,16 @@ def work(task: Task) -> Answer:
     network = _networks[task.digest]
     rows: list[Row] = []
     cut: list[tuple[Row, float]] = []
-    for question in task.questions:
-        left = task.due - time.time()
-        if left <= 0.0:
-            break
-        limit = min(left, math.inf if task.seconds is None else task.seconds)
-        with (
-            timed(limit if math.isfinite(limit) else None),
-            suited_to(max(network.sizes)),
-            np.errstate(all="ignore"),
-        ):
-            found, unfinished = _answer(network, task, question)
-        rows.extend(found)
-        cut.extend((row, limit) for row in unfinished)
+    with suited_to(max(network.sizes)), np.errstate(all="ignore"):
+        for question in task.questions:
+            left = task.due - time.time()
+            if left <= 0.0:
+                break
+            limit = min(left, math.inf if task.seconds is None else task.seconds)
+            with timed(limit if math.isfinite(limit) else None):
+                found, unfinished = _answer(network, task, question)
+            rows.extend(found)
+            cut.extend((row, limit) for row in unfinished)
     return Answer(tuple(rows), tuple(cut), len(task.questions), time.perf_counter() - started)
 
 
