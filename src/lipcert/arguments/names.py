@@ -6,21 +6,18 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
-import numpy as np
-
+from lipcert.arguments.numbers import numbers
 from lipcert.errors import InvalidInput
 
 ALIASES: Final[Mapping[str, str]] = {
     "linear": "identity",
     "prelu": "leaky_relu",
-    "leakyrelu": "leaky_relu",
     "swish": "silu",
     "atan": "arctan",
     "none": "identity",
     "cosine": "cos",
     "sine": "sin",
     "absolute": "abs",
-    "quickgelu": "quick_gelu",
 }
 PRESETS: Final[Mapping[str, tuple[str, Mapping[str, float]]]] = {"abs": ("leaky_relu", {"negative_slope": -1.0})}
 """Names of rows with certain parameters."""
@@ -35,17 +32,15 @@ def read(
     if isinstance(name, str) and "(" in name and not parameters:
         name, parameters = _call(name, lambda short: of(_key(short, rows, defined)[0]))
     key, preset = _key(name, rows, defined)
-    if preset:
-        if parameters:
-            raise InvalidInput(f"activation {name!r} has no parameter {', '.join(sorted(parameters))}; it takes none")
-        return key, tuple(preset.values())
-    slots = of(key)
+    slots = {} if preset else of(key)
     unknown = set(parameters) - set(slots)
     if unknown:
-        raise InvalidInput(
-            f"activation {key!r} has no parameter {', '.join(sorted(unknown))}; it takes {', '.join(slots) or 'none'}"
-        )
-    return key, tuple(_parameter(key, label, parameters.get(label, default)) for label, default in slots.items())
+        known = f"it takes {', '.join(slots) or 'none'}"
+        raise InvalidInput(f"activation {name!r} has no parameter {', '.join(sorted(unknown))}; {known}")
+    given = {label: numbers(f"activation {key!r}: {label}", parameters.get(label, slots[label])) for label in slots}
+    for value in given.values():
+        value.flags.writeable = False
+    return key, tuple(preset.values()) or tuple(value if value.ndim else float(value) for value in given.values())
 
 
 def _key(name: Any, rows: Collection[str], defined: Callable[[str], str | None]) -> tuple[str, Mapping[str, float]]:
@@ -84,19 +79,3 @@ def _call(text: str, of: Defaults) -> tuple[str, Mapping[str, float]]:
         except ValueError:
             raise InvalidInput(f"activation {text!r}: {part.strip()!r} is not a number") from None
     return match[1], parameters
-
-
-def _parameter(key: str, label: str, value: Any) -> Any:
-    """A number, or a read-only array of them."""
-    try:
-        if np.ma.is_masked(value):
-            raise ValueError("masked")
-        given = np.asarray(value).astype(float)
-    except (TypeError, ValueError, OverflowError, RuntimeError):  # RuntimeError: a tensor that requires grad
-        raise InvalidInput(f"activation {key!r}: {label} must be a number or one per neuron, got {value!r}") from None
-    if not np.all(np.isfinite(given)):
-        raise InvalidInput(f"activation {key!r}: {label} must be finite, got {given}")
-    if given.ndim == 0:
-        return float(given)
-    given.flags.writeable = False
-    return given

@@ -124,11 +124,11 @@ def check_chain(shapes: Sequence[tuple[int, int]]) -> None:
         raise InvalidInput("weights is empty: a network needs at least one layer")
     fits = all(one[1] == two[0] for one, two in itertools.pairwise(shapes))
     hint = " (they fit when transposed: pass W.T)" if fits else ""
-    for i, (one, two) in enumerate(itertools.pairwise(shapes), 1):
-        if two[1] != one[0]:
+    for i, ((outputs, _), (_, inputs)) in enumerate(itertools.pairwise(shapes), 1):
+        if inputs != outputs:
             raise InvalidInput(
-                f"weights of layers {i} and {i + 1} do not fit: layer {i} has {one[0]} outputs, layer {i + 1}"
-                f" takes {two[1]} inputs; each weight must be (outputs, inputs){hint}"
+                f"weights of layers {i} and {i + 1} do not fit: layer {i} has {outputs} outputs, layer {i + 1}"
+                f" takes {inputs} inputs; each weight must be (outputs, inputs){hint}"
             )
 
 
@@ -141,11 +141,9 @@ def flattened(name: str, point: Array, inputs: int, shape: tuple[int, ...] | Non
     if point.ndim and point.shape[-1] == inputs:
         return point
     shape = shape if shape and len(shape) > 1 else None
-    if shape is None and point.ndim > 1 and point.size == inputs:
-        return point.reshape(inputs)
     if shape is not None and point.shape[-len(shape) :] == shape:
         return point.reshape(*point.shape[: -len(shape)], inputs)
-    if shape is not None and point.size == inputs and _bare(point.shape) == _bare(shape):
+    if point.size == inputs and (point.ndim > 1 if shape is None else _bare(point.shape) == _bare(shape)):
         return point.reshape(inputs)
     wanted = f", in the shape {shape} or flat" if shape else ""
     raise InvalidInput(f"{name} must have {inputs} numbers, as the network has inputs{wanted}; got shape {point.shape}")

@@ -65,9 +65,7 @@ def of_ball(
 
 def of_box(count: int, rng: np.random.Generator, lower: Array, upper: Array) -> Array:
     """Points of a box, (count, ...), every third one a corner."""
-    shape = (count, *lower.shape)
-    share = rng.random(shape)
-    inside = np.clip((1.0 - share) * lower + share * upper, lower, upper)
-    corner = np.where(rng.random(shape) < 0.5, lower, upper)
-    inside[::3] = corner[::3]
-    return inside
+    share, coin = rng.random((count, *lower.shape)), rng.random((count, *lower.shape))
+    points = np.clip((1.0 - share) * lower + share * upper, lower, upper)
+    points[::3] = np.where(coin < 0.5, lower, upper)[::3]
+    return points

@@ -24,8 +24,7 @@ def read(
         raise InvalidInput(f"kernel must be (outputs, channels, *window), got shape {taps.shape}")
     if not isinstance(groups, (int, np.integer)) or groups < 1 or taps.shape[0] % groups:
         raise InvalidInput(f"groups must divide the {taps.shape[0]} outputs of the kernel, got {groups!r}")
-    given = ("image", image), ("stride", stride), ("dilation", dilation)
-    sizes, steps, gaps = (_whole(*one, axes) for one in given)
+    sizes, steps, gaps = (_whole(*one, axes) for one in (("image", image), ("stride", stride), ("dilation", dilation)))
     spans = _spans(gaps, taps.shape)
     pads = tuple((span // 2, span - span // 2) for span in spans) if padding is None else _sides(padding, axes)
     return taps, sizes, steps, pads, gaps

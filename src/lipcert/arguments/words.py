@@ -65,7 +65,6 @@ def point_in_words(values: Sequence[float], shown: int = _SHOWN) -> str:
 def scale_in_words(scale: Any) -> str:
     """A scale in few words."""
     flat = np.ravel(np.asarray(scale, dtype=object)).tolist()
-    if np.ndim(scale) == 0:
-        return f"{scale:g}" if isinstance(scale, float) else str(scale)
     shown = flat if len(flat) <= _SCALES else [*flat[:3], "…", flat[-1]]
-    return "(" + ", ".join(f"{x:g}" if isinstance(x, (int, float)) else str(x) for x in shown) + ")"
+    words = ", ".join(f"{x:g}" if isinstance(x, (int, float)) else str(x) for x in shown)
+    return f"({words})" if np.ndim(scale) else words

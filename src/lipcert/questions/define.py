@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -127,13 +128,11 @@ def _number(name: str, value: Any) -> float:
 
 
 def _pair(name: str, value: Any) -> tuple[float, float]:
-    try:
+    with suppress(TypeError, ValueError):
         low, high = (float(end) for end in value)
-    except (TypeError, ValueError):
-        low = high = np.nan
-    if np.isnan([low, high]).any():
-        raise InvalidInput(f"{name} must be two numbers, got {value!r}")
-    return low, high
+        if not np.isnan([low, high]).any():
+            return low, high
+    raise InvalidInput(f"{name} must be two numbers, got {value!r}")
 
 
 def _points(name: str, values: Any) -> tuple[float, ...]:
@@ -149,14 +148,11 @@ class _Variable(np.lib.mixins.NDArrayOperatorsMixin):
     def __init__(self, formula: Formula) -> None:
         self.formula = formula
 
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> _Variable:
-        return self._noted(ufunc, inputs, method == "__call__" and not kwargs)
-
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> _Variable:
-        return self._noted(function, args, len(args) == 3 and not kwargs)
+        return self.__array_ufunc__(function, "__call__" if len(args) == 3 else "", *args, **kwargs)
 
-    def _noted(self, function: Any, inputs: Sequence[Any], plain: bool) -> _Variable:
-        name = function.__name__
+    def __array_ufunc__(self, function: Any, method: str, *inputs: Any, **kwargs: Any) -> _Variable:
+        name, plain = function.__name__, method == "__call__" and not kwargs
         if name not in FUNCTIONS or not plain:
             raise InvalidInput(f"a formula may not use {name}; known are {', '.join(sorted(FUNCTIONS))}")
         parts = tuple(map(_recorded, inputs))
