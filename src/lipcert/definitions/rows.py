@@ -116,10 +116,8 @@ def _straight_pieces(p: list[fmpq]) -> Function:
     heights = [height]
     for one, two, slope in zip(knots[:-1], knots[1:], slopes[1:-1], strict=True):
         heights.append(heights[-1] + slope * (two - one))
-    starts = [(knots[0], height), *zip(knots, heights, strict=True)]
-    formulas = tuple(
-        (lambda x, s=s, k=k, h=h: arb(s) * (x - arb(k)) + arb(h)) for s, (k, h) in zip(slopes, starts, strict=True)
-    )
+    starts = zip(slopes, [knots[0], *knots], [height, *heights], strict=True)
+    formulas = tuple((lambda x, s=s, k=k, h=h: arb(s) * (x - arb(k)) + arb(h)) for s, k, h in starts)
     return Function(formulas, tuple(map(arb, knots)), (0,) * (count + 1), (arb(slopes[0]), arb(slopes[-1])))
 
 

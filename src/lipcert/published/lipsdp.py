@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from scipy import linalg, sparse
@@ -19,7 +20,7 @@ from lipcert.model.network import Network
 from lipcert.model.norms import Norms
 from lipcert.model.regions import Everywhere
 from lipcert.published.base import Multipliers, Published, Run, global_slopes, require
-from lipcert.published.semidefinite import Inequality, solve
+from lipcert.published.semidefinite import Inequality, solve, symmetric_sum
 
 _MATRICES = 20
 """Dense matrices in all coordinates that a semidefinite program needs at once."""
@@ -63,31 +64,31 @@ def forms(problem: Problem, isotropic: bool = True) -> Forms:
         first = linalg.qr(first.T, mode="economic")[1].T
     weights = [first, *(layer.weight for layer in problem.network.layers[1:])]
     moving = [moves(layer) for layer in candidate.layers]
-    size = first.shape[1] + sum(int(part.sum()) for part in moving)
+    counts, inputs = [int(free.sum()) for free in moving], first.shape[1]
+    size = inputs + sum(counts)
     require(size * size, _MATRICES)
-    state: Any = sparse.csr_array(sparse.eye_array(first.shape[1], size))
-    offset = first.shape[1]
-    left, right, start = [sparse.csr_array((0, size))], [sparse.csr_array((0, size))], [np.zeros(0)]
-    owners: list[Array] = [np.zeros((2, 0), dtype=int)]
     coordinates = sparse.eye_array(size, format="csr")
-    for index, (weight, layer, free) in enumerate(zip(weights, candidate.layers, moving)):
+    state, offset, before = coordinates[:inputs], inputs, [sparse.csr_array((0, size))]
+    for weight, layer, free, count in zip(weights, candidate.layers, moving, counts):
         v = sparse.csr_array(weight) @ state
-        count = int(free.sum())
-        unit = coordinates[offset : offset + count]
-        offset += count
-        owners.append(np.stack([np.full(count, index), np.flatnonzero(free)]))
-        start.append(1.0 / np.ldexp(layer.multiplier[free], 2 * layer.exponent))
-        left.append(unit - sparse.diags_array(layer.alpha[free]) @ v[free])
-        right.append(unit - sparse.diags_array(layer.beta[free]) @ v[free])
+        before.append(v[free])
         # rows in the order of the neurons: z is the new coordinate, or the slope times v
         place = sparse.eye_array(free.size, format="csc")[:, free]
         middle = np.where(free, 0.0, 0.5 * (layer.alpha + layer.beta))
-        state = sparse.csr_array(sparse.diags_array(middle) @ v + place @ unit)
-    one, two = (sparse.csc_array(sparse.vstack(rows, format="csr").T) for rows in (left, right))
+        state = sparse.csr_array(sparse.diags_array(middle) @ v + place @ coordinates[offset : offset + count])
+        offset += count
+
+    def joined(rows: Iterable[Array]) -> Array:
+        return np.concatenate([np.zeros(0), *(row[free] for row, free in zip(rows, moving))])
+
+    z, v = coordinates[inputs:], sparse.vstack(before, format="csr")
+    slopes = joined(layer.alpha for layer in candidate.layers), joined(layer.beta for layer in candidate.layers)
+    left, right = (sparse.csc_array((z - sparse.diags_array(slope) @ v).T) for slope in slopes)
     output = (sparse.csr_array(weights[-1]) @ state).toarray().T
-    layer_of, neuron = np.concatenate(owners, axis=1)
-    inputs, ends = first.shape[1], tuple(candidate.slopes)
-    return Forms(inputs, one, two, output, layer_of, neuron, np.concatenate(start), ends)
+    neuron = joined(np.arange(free.size) for free in moving).astype(int)
+    start = 1.0 / joined(np.ldexp(layer.multiplier, 2 * layer.exponent) for layer in candidate.layers)
+    index = np.repeat(np.arange(len(counts)), counts)
+    return Forms(inputs, left, right, output, index, neuron, start, tuple(candidate.slopes))
 
 
 def moves(layer: LayerReport) -> Array:
@@ -312,16 +313,16 @@ class _Penalty:
         """The right side and a subgradient, from the top eigenvector alone."""
         matrix = self.matrix(point)
         if len(self.vector) <= ITERATIVE:
-            height, u = top(matrix.toarray())
+            height, self.vector = top(matrix.toarray())
         else:
             values, vectors = eigsh(matrix, k=1, which="LA", v0=self.vector, tol=1e-5)
-            height, u = float(values[0]), vectors[:, 0]
-        self.vector = u
+            height, self.vector = float(values[0]), vectors[:, 0]
         gradient = np.concatenate([np.ones(1 + self.count), np.zeros(self.count)])
         if height > 0.0:
-            inputs, hidden = u[: self.inputs], u[self.inputs :]
-            pull = np.concatenate([[float(inputs @ inputs)], hidden**2, (self.left.T @ u) * (self.right.T @ u)])
-            gradient = gradient - (1.0 + self.count) * pull
+            u, squares = self.vector, self.vector**2
+            inputs = squares[: self.inputs].sum(keepdims=True)
+            pull = np.concatenate([inputs, squares[self.inputs :], (self.left.T @ u) * (self.right.T @ u)])
+            gradient -= (1.0 + self.count) * pull
         return self.value(point, height), gradient
 
     def value(self, point: Array, height: float) -> float:
@@ -329,6 +330,8 @@ class _Penalty:
         return float(point[: 1 + self.count].sum()) + (1.0 + self.count) * max(height, 0.0)
 
     def matrix(self, point: Array) -> sparse.csr_array:
-        kappa = np.concatenate([np.full(self.inputs, point[0]), point[1 : 1 + self.count]])
-        product = (self.left * point[1 + self.count :]) @ self.right.T
-        return sparse.csr_array(self.square - sparse.diags_array(kappa) - 0.5 * (product + product.T))
+        kappa, Lambda = point[: 1 + self.count], point[1 + self.count :]
+        weights = np.concatenate([np.full(self.inputs, kappa[0]), kappa[1:]])
+        return sparse.csr_array(
+            self.square - sparse.diags_array(weights) - symmetric_sum(self.left, self.right, Lambda)
+        )
