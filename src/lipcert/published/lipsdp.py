@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
@@ -64,31 +63,26 @@ def forms(problem: Problem, isotropic: bool = True) -> Forms:
         first = linalg.qr(first.T, mode="economic")[1].T
     weights = [first, *(layer.weight for layer in problem.network.layers[1:])]
     moving = [moves(layer) for layer in candidate.layers]
-    counts, inputs = [int(free.sum()) for free in moving], first.shape[1]
-    size = inputs + sum(counts)
+    size, inputs = first.shape[1] + sum(map(np.count_nonzero, moving)), first.shape[1]
     require(size * size, _MATRICES)
     coordinates = sparse.eye_array(size, format="csr")
-    state, offset, before = coordinates[:inputs], inputs, [sparse.csr_array((0, size))]
-    for weight, layer, free, count in zip(weights, candidate.layers, moving, counts):
-        v = sparse.csr_array(weight) @ state
+    state, offset, before, facts = coordinates[:inputs], inputs, [sparse.csr_array((0, size))], [np.zeros((5, 0))]
+    for number, (weight, layer, free) in enumerate(zip(weights, candidate.layers, moving)):
+        v, count = sparse.csr_array(weight) @ state, np.count_nonzero(free)
         before.append(v[free])
+        T, where = np.ldexp(layer.multiplier, 2 * layer.exponent), np.arange(free.size)
+        facts.append(np.stack([layer.alpha, layer.beta, T, np.full(free.size, number), where])[:, free])
         # rows in the order of the neurons: z is the new coordinate, or the slope times v
         place = sparse.eye_array(free.size, format="csc")[:, free]
         middle = np.where(free, 0.0, 0.5 * (layer.alpha + layer.beta))
         state = sparse.csr_array(sparse.diags_array(middle) @ v + place @ coordinates[offset : offset + count])
         offset += count
-
-    def joined(rows: Iterable[Array]) -> Array:
-        return np.concatenate([np.zeros(0), *(row[free] for row, free in zip(rows, moving))])
-
+    alpha, beta, T, number, neuron = np.concatenate(facts, axis=1)
     z, v = coordinates[inputs:], sparse.vstack(before, format="csr")
-    slopes = joined(layer.alpha for layer in candidate.layers), joined(layer.beta for layer in candidate.layers)
-    left, right = (sparse.csc_array((z - sparse.diags_array(slope) @ v).T) for slope in slopes)
+    left, right = (sparse.csc_array((z - sparse.diags_array(slope) @ v).T) for slope in (alpha, beta))
     output = (sparse.csr_array(weights[-1]) @ state).toarray().T
-    neuron = joined(np.arange(free.size) for free in moving).astype(int)
-    start = 1.0 / joined(np.ldexp(layer.multiplier, 2 * layer.exponent) for layer in candidate.layers)
-    index = np.repeat(np.arange(len(counts)), counts)
-    return Forms(inputs, left, right, output, index, neuron, start, tuple(candidate.slopes))
+    owners = number.astype(int), neuron.astype(int)
+    return Forms(inputs, left, right, output, *owners, 1.0 / T, tuple(candidate.slopes))
 
 
 def moves(layer: LayerReport) -> Array:
