@@ -103,9 +103,8 @@ def through(W: Array, M: Array) -> Array:
     try:
         half = linalg.solve_triangular(linalg.cholesky(M, lower=True), W.T, lower=True)
     except (linalg.LinAlgError, ValueError):
-        raise ProofFailed(
-            "a messenger matrix is not positive definite; weights may be too large or ill-scaled"
-        ) from None
+        told = "a messenger matrix is not positive definite; weights may be too large or ill-scaled"
+        raise ProofFailed(told) from None
     return np.asarray(half.T @ half)
 
 
@@ -173,19 +172,16 @@ def small_program(hand: Handover, groups: Array) -> Solution:
     maximise c subject to M_{i-1} + Σ λ_k (e_k - α_k w_k)(e_k - β_k w_k) - c W⁺ᵀW⁺ ≽ 0.
     """
     free = hand.free
-    count, before = free.size, hand.M.shape[0]
-    constant = np.zeros((count + before, count + before))
-    constant[count:, count:] = hand.M
-    rows = hand.W[free]
-    left, right = (np.vstack([np.eye(count), -(slope[free, None] * rows).T]) for slope in (hand.alpha, hand.beta))
-    output = np.vstack([hand.ahead[:, free].T, np.zeros((before, hand.ahead.shape[0]))])
+    constant = linalg.block_diag(np.zeros((free.size, free.size)), hand.M)
+    slopes = (slope[free, None] for slope in (hand.alpha, hand.beta))
+    left, right = (sparse.csc_array(np.vstack([np.eye(free.size), -(s * hand.W[free]).T])) for s in slopes)
+    output = np.vstack([hand.ahead[:, free].T, np.zeros((len(hand.M), len(hand.ahead)))])
     r = 0.5 * (hand.beta - hand.alpha)[free]
     size = float(np.linalg.norm(r[:, None] * hand.S[np.ix_(free, free)] * r, 2))
     if size <= 0.0:
         raise SolverFailed(f"the neurons of layer {hand.index + 1} with more than one slope do not move")
     start = np.full(groups.max() + 1, 0.5 / size)
-    inequality = Inequality(constant, sparse.csc_array(left), sparse.csc_array(right), output, groups, start)
-    return solve(inequality, _SHARP)
+    return solve(Inequality(constant, left, right, output, groups, start), _SHARP)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from lipcert.model.network import Network
 from lipcert.model.norms import Norms
 from lipcert.model.regions import Everywhere
 from lipcert.published.base import Multipliers, Published, Run, global_slopes, require
-from lipcert.published.semidefinite import Inequality, solve, symmetric_sum
+from lipcert.published.semidefinite import Inequality, solve
 
 _MATRICES = 20
 """Dense matrices in all coordinates that a semidefinite program needs at once."""
@@ -298,9 +298,8 @@ class _Penalty:
         scale = np.concatenate([np.ones(shape.inputs), *limits])
         scale = np.where(scale > 0.0, scale, 1.0)
         stretch = sparse.diags_array(scale)
-        self.left = sparse.csc_array((stretch @ shape.left) * start)
-        self.right, output = sparse.csc_array(stretch @ shape.right), scale[:, None] * shape.output
-        output = sparse.csr_array(output / (self.unit or 1.0))
+        self.left, self.right = (sparse.csc_array(stretch @ part) for part in (shape.left * start, shape.right))
+        output = sparse.csr_array(scale[:, None] * shape.output / (self.unit or 1.0))
         self.square, self.vector = output @ output.T, np.ones(len(scale))
 
     def __call__(self, point: Array) -> tuple[float, Array]:
@@ -313,9 +312,8 @@ class _Penalty:
             height, self.vector = float(values[0]), vectors[:, 0]
         gradient = np.concatenate([np.ones(1 + self.count), np.zeros(self.count)])
         if height > 0.0:
-            u, squares = self.vector, self.vector**2
-            inputs = squares[: self.inputs].sum(keepdims=True)
-            pull = np.concatenate([inputs, squares[self.inputs :], (self.left.T @ u) * (self.right.T @ u)])
+            u, n = self.vector, self.inputs
+            pull = np.concatenate([[u[:n] @ u[:n]], u[n:] ** 2, (self.left.T @ u) * (self.right.T @ u)])
             gradient -= (1.0 + self.count) * pull
         return self.value(point, height), gradient
 
@@ -324,8 +322,6 @@ class _Penalty:
         return float(point[: 1 + self.count].sum()) + (1.0 + self.count) * max(height, 0.0)
 
     def matrix(self, point: Array) -> sparse.csr_array:
-        kappa, Lambda = point[: 1 + self.count], point[1 + self.count :]
-        weights = np.concatenate([np.full(self.inputs, kappa[0]), kappa[1:]])
-        return sparse.csr_array(
-            self.square - sparse.diags_array(weights) - symmetric_sum(self.left, self.right, Lambda)
-        )
+        kappa = np.concatenate([np.full(self.inputs, point[0]), point[1 : 1 + self.count]])
+        product = (self.left * point[1 + self.count :]) @ self.right.T  # sparse where the network is
+        return sparse.csr_array(self.square - sparse.diags_array(kappa) - 0.5 * (product + product.T))

@@ -98,10 +98,8 @@ def solve(problem: Inequality, tolerance: float = 1e-7) -> Solution:
         except linalg.LinAlgError:  # rounding allows no further step
             break
     if roomy is None or least > _ENOUGH:
-        raise SolverFailed(
-            f"the interior-point method stopped {least:.1e} from the optimum, short of six digits;"
-            " the weights may be ill-scaled"
-        )
+        told = f"the interior-point method stopped {least:.1e} from the optimum, short of six digits"
+        raise SolverFailed(f"{told}; the weights may be ill-scaled")
     return Solution(best.c * program.gain, best.x * problem.start, roomy * problem.start)
 
 
@@ -123,11 +121,10 @@ class _Program:
         self.groups, count = problem.groups, problem.start.size
         left = sparse.csc_array(problem.left * problem.start[self.groups])
         matrix = problem.constant + symmetric_sum(left, problem.right, np.ones(self.groups.size))
-        diagonal = np.diagonal(matrix)
+        size = np.sqrt(np.maximum(np.diagonal(matrix), 0.0))
         try:
-            if not (np.isfinite(diagonal).all() and (diagonal > 0.0).all()):
+            if not (np.isfinite(size).all() and size.all()):
                 raise linalg.LinAlgError
-            size = np.sqrt(diagonal)
             factor = linalg.cholesky(matrix / size / size[:, None], lower=True)
         except linalg.LinAlgError:
             raise SolverFailed("the inequality has no interior: the start is not feasible") from None
