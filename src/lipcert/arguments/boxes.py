@@ -63,8 +63,7 @@ def scale_of(scale: Any) -> float | tuple[float, ...]:
     """The scale of a norm, a number or one per coordinate; None is 1."""
     found = numbers("scale", 1.0 if scale is None else scale)
     if found.ndim > 1 or not found.size or (found <= 0.0).any():
-        given = scale_in_words(scale)
-        raise InvalidInput(f"scale must be a positive number, or one per coordinate; got {given}")
+        raise InvalidInput(f"scale must be a positive number, or one per coordinate; got {scale_in_words(scale)}")
     return tuple(found.tolist()) if found.ndim else float(found)
 
 

@@ -8,6 +8,7 @@ there is that of the piece's ends.
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -152,18 +153,15 @@ class Function:
 
         For a single point at a mark, both sides of the mark count.
         """
-        if low < high:
-            inside = [not (mark <= low or mark >= high) for mark in self.marks]
-        else:
-            inside = [not (mark < low or mark > high) for mark in self.marks]
+        less = operator.le if low < high else operator.lt
+        inside = [not (less(mark, low) or less(high, mark)) for mark in self.marks]
         first = sum(1 for mark, within in zip(self.marks, inside) if not within and mark <= low)
         stops = [low, *self.marks[first : first + sum(inside)], high]
         arcs = []
-        for number, (start, stop) in enumerate(itertools.pairwise(stops), first):
-            formula = self.formulas[number]
-            begin = jet(formula, start) if start.is_finite() else (arb.nan(), arb(self.ends[0]))
-            end = jet(formula, stop) if stop.is_finite() else (arb.nan(), arb(self.ends[1]))
-            arcs.append(Arc(start, stop, formula, self.bends[number], begin, end))
+        for number, ends in enumerate(itertools.pairwise(stops), first):
+            formula, limits = self.formulas[number], zip(ends, self.ends)
+            jets = (jet(formula, v) if v.is_finite() else (arb.nan(), arb(limit)) for v, limit in limits)
+            arcs.append(Arc(*ends, formula, self.bends[number], *jets))
         return View(low, high, tuple(arcs))
 
     def value(self, v: arb) -> arb:
