@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -300,7 +302,11 @@ CASES = [
     ("bound model.npz --center empty.csv --radius 1", "empty.csv must hold numbers separated by"),
     ("bound model.npz --center model.npz --radius 1", "model.npz must hold one array, it holds"),
     ("bound model.npz --center complex.npy --radius 1", "complex.npy must hold real numbers, got comp"),
-    ("bound model.npz --center wide.npy --radius 1", "wide.npy holds 2 points; say which, from 0"),
+    ("bound model.npz --center wide.npy --radius 1", "holds 2 points; say which, from 0, as in wide.npy:7"),
+    ("bound model.npz --center data.npz:6 --radius 1", "there is no point 6; the file holds 6 points"),
+    ("bound model.npz --center data.npz --radius 1", "must hold one array, it holds x, y; of a file with x and y"),
+    ("bound model.npz --center none.npy:0 --radius 1", "there is no file none.npy"),
+    ("bound model.npz --center zeros --radius 1 --clip 1 0", "--clip 1 0: the limits are swapped"),
     ("bound model.npz --center nan,0,0 --radius 1", "center must be finite"),
     ("bound model.npz --center zeros --radius -1", "radius must be at least 0, got -1.0"),
     ("bound model.npz --center zeros --radius nan", "radius must be finite"),
@@ -354,6 +360,17 @@ CASES = [
     ("robust model.npz data.npz OUT --search --restarts 0", "restarts must be at least 1"),
     ("results model.npz", "not a results file"),
     ("results none.sqlite", "none.sqlite does not exist"),
+    ("reproduce table9 --out x", "table9"),
+    ("reproduce table1 --methods nosuch --out x", "'nosuch' unknown"),
+    ("reproduce table1 --timeout 0 --out x", "timeout"),
+    ("reproduce mnist --data . --out x", "train-images-idx3-ubyte"),
+    ("report nothing.json -o r.html", "there is no nothing.json"),
+    ("report model.npz -o r.html", "model.npz is not a certificate file"),
+    ("report model.npz -o model.npz", "must be an .html file in a folder that exists"),
+    ("report model.npz -o no/such/r.html", "must be an .html file in a folder that exists"),
+    ("report other.sqlite -o r.html", "not one with lipcert's results"),
+    ("report folder --model model.npz -o r.html", "for certificates only"),
+    ("report model.npz --model none.npz -o r.html", "none.npz"),
 ]
 
 
@@ -366,6 +383,9 @@ def test_wrong_use_is_exit_code_2_and_a_message(lipcert: Command, line: str, mes
     np.save("complex.npy", np.full(3, 1j))
     np.save("wide.npy", np.ones((2, 3)))
     np.savez("none.npz", x=np.zeros((0, 3)))
+    Path("folder").mkdir()
+    with closing(sqlite3.connect("other.sqlite")) as database:
+        database.execute("CREATE TABLE a (b)")
     before = set(Path().iterdir())
     line = line.replace("BALL", "--center 0.1,-0.2,0.3 --radius 0.5").replace("OUT", "--out a.sqlite")
     outcome = lipcert(*line.split())

@@ -7,22 +7,22 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper
 
 from command import Command
 from lipcert.cli import parsing
 from lipcert.errors import InvalidInput
+from onnx_graphs import model_of, node
 
 
 @pytest.fixture
 def model(tmp_path: Path) -> str:
     """Y = x·mask and z = relu(y)."""
-    entries = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", 3]) for name in ("x", "mask")]
-    results = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in ("y", "z")]
-    nodes = [helper.make_node("Mul", ["x", "mask"], ["y"]), helper.make_node("Relu", ["y"], ["z"])]
-    graph = helper.make_graph(nodes, "g", entries, results)
+    made = model_of([node("Mul", "x mask"), node("Relu", "y", "z")], shape=("batch", 3))
+    for name, ends in (("mask", made.graph.input), ("z", made.graph.output)):
+        ends.add().CopyFrom(ends[0])
+        ends[1].name = name
     path = tmp_path / "two.onnx"
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+    onnx.save(made, path)
     return str(path)
 
 

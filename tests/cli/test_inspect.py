@@ -11,6 +11,7 @@ import lipcert as lc
 from command import Command
 from lipcert.runtime.costs import available_memory
 from networks import random_network
+from onnx_graphs import model_of, node, single
 
 onnx = pytest.importorskip("onnx", reason="onnx is an extra")
 
@@ -28,29 +29,20 @@ def model(tmp_path: Path) -> str:
         "u": rng.standard_normal((2, 2, 1, 1)),
         "h": rng.standard_normal((18, 3)),
     }
-    make = onnx.helper.make_node
     nodes = [
-        make("Conv", ["x", "w"], ["c"], "conv", pads=[1, 1, 1, 1]),
-        make("BatchNormalization", ["c", "s", "b", "m", "v"], ["n"], "norm"),
-        make("Relu", ["n"], ["r"], "rectify"),
-        make("Conv", ["r", "u"], ["k"], "skip"),
-        make("Tanh", ["k"], ["t"], "squash"),
-        make("Add", ["t", "r"], ["a"], "sum"),
-        make("MaxPool", ["a"], ["p"], "pool", kernel_shape=[2, 2], strides=[2, 2], pads=[0, 0, 1, 1]),
-        make("Flatten", ["p"], ["f"], "flat"),
-        make("MatMul", ["f", "h"], ["l"], "head"),
-        make("Softmax", ["l"], ["y"], "probabilities"),
+        node("Conv", "x w", "c", name="conv", pads=[1, 1, 1, 1]),
+        node("BatchNormalization", "c s b m v", "n", name="norm"),
+        node("Relu", "n", "r", name="rectify"),
+        node("Conv", "r u", "k", name="skip"),
+        node("Tanh", "k", "t", name="squash"),
+        node("Add", "t r", "a", name="sum"),
+        node("MaxPool", "a", "p", name="pool", kernel_shape=[2, 2], strides=[2, 2], pads=[0, 0, 1, 1]),
+        node("Flatten", "p", "f", name="flat"),
+        node("MatMul", "f h", "l", name="head"),
+        node("Softmax", "l", name="probabilities"),
     ]
-    graph = onnx.helper.make_graph(
-        nodes,
-        "g",
-        [onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["N", 1, "H", "W"])],
-        [onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None)],
-        [onnx.numpy_helper.from_array(value.astype(np.float32), name) for name, value in stored.items()],
-    )
-    whole = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=9)
     path = tmp_path / "model.onnx"
-    onnx.save(whole, path)
+    onnx.save(model_of(nodes, single(stored), shape=("N", 1, "H", "W")), path)
     return str(path)
 
 

@@ -18,23 +18,6 @@ def test_a_point_of_a_file(lipcert: Command) -> None:
 
 
 @pytest.mark.parametrize(
-    ("how", "words"),
-    [
-        ("--center data.npz:6", "there is no point 6; the file holds 6 points"),
-        ("--center points.npy", "holds 2 points; say which, from 0, as in points.npy:7"),
-        ("--center data.npz", "must hold one array, it holds x, y; of a file with x and y"),
-        ("--center none.npy:0", "there is no file none.npy"),
-        ("--center zeros --clip 1 0", "--clip 1 0: the limits are swapped"),
-    ],
-)
-def test_what_is_wrong_is_named(lipcert: Command, how: str, words: str) -> None:
-    np.save("points.npy", np.ones((2, 3)))
-    outcome = lipcert(*BOUND, *how.split())
-    assert outcome.code == 2
-    assert words in outcome.words
-
-
-@pytest.mark.parametrize(
     ("verb", "default"),
     [("bound", "auto"), ("reach", "auto"), ("sweep", "joint"), ("sensitivity", "auto"), ("compare", "all")],
 )

@@ -176,43 +176,34 @@ def test_fuzz(case: str, share: int, tmp_path: Path) -> None:
     assert outcomes["refused"] + outcomes["proved"] > share
 
 
-@pytest.mark.parametrize("exact", [False, True])
-@pytest.mark.parametrize("name", ["outputs", "inputs"])
-def test_a_group_that_names_an_index_twice_is_refused(name: str, exact: bool) -> None:
-    """‖(y_0, y_0)‖ is √2·|y_0|, which the bound of the whole network does not bound."""
-    found = lc.sensitivity(NETWORK, SMALL, lc.ClosedForm(), **{name: [[0]]})  # type: ignore[arg-type]
-    forged = replace(found, **{name: ((0, 0),)}, matrix=np.full(found.matrix.shape, found.bound))  # type: ignore[arg-type]
-    with pytest.raises(ProofFailed, match="twice"):
-        lc.verify(NETWORK, forged, exact)
-
-
-@pytest.mark.parametrize("name", ["outputs", "inputs"])
-def test_a_part_that_names_an_index_twice_is_refused(name: str) -> None:
-    found = lc.certify(NETWORK, SMALL, lc.ClosedForm(), **{name: [0]})  # type: ignore[arg-type]
-    forged = replace(found, part=replace(found.part, **{name: (0, 0)}), bound=1e9)  # type: ignore[arg-type]
-    with pytest.raises(ProofFailed, match="repeat an index"):
-        lc.verify(NETWORK, forged)
-
-
-def test_a_row_whose_bound_is_no_number_is_refused() -> None:
-    rows = answer_to("sweep")
+def malformed() -> list[tuple[str, Any]]:
+    """What does not have the form of an answer, and a word of the refusal."""
+    certificate, reach, rows = lc.certify(NETWORK, BALL, lc.ClosedForm()), answer_to("reach"), answer_to("sweep")
+    assert isinstance(reach, Reach)
     assert isinstance(rows, tuple)
-    with pytest.raises(ProofFailed, match="claims less"):
-        lc.verify(NETWORK, [replace(rows[0], bound=float("nan"))])
+    sweep = certificate.sweeps[0]
+    found: list[tuple[str, Any]] = [
+        ("claims less", [replace(rows[0], bound=float("nan"))]),
+        ("hull", replace(reach, hull=(*reach.hull, reach.hull[0]))),  # type: ignore[arg-type]
+    ]
+    for count in (1, 3):
+        lines: Any = tuple((pair * 2)[:count] for pair in sweep.lines)
+        found.append(("bounding lines", replace(certificate, sweeps=(replace(sweep, lines=lines),))))
+    for name in ("outputs", "inputs"):
+        one: dict[str, Any] = {name: [[0]]}
+        twice: dict[str, Any] = {name: ((0, 0),)}  # ‖(y_0, y_0)‖ is √2·|y_0|, which no bound of the whole bounds
+        matrix = lc.sensitivity(NETWORK, SMALL, lc.ClosedForm(), **one)
+        found.append(("twice", replace(matrix, **twice, matrix=np.full(matrix.matrix.shape, matrix.bound))))
+        part = lc.certify(NETWORK, SMALL, lc.ClosedForm(), **{name: [0]})  # type: ignore[arg-type]
+        pair: dict[str, Any] = {name: (0, 0)}
+        found.append(("repeat an index", replace(part, part=replace(part.part, **pair), bound=1e9)))
+    return found
 
 
-def test_a_hull_of_three_sides_is_refused() -> None:
-    found = answer_to("reach")
-    assert isinstance(found, Reach)
-    with pytest.raises(ProofFailed, match="hull"):
-        lc.verify(NETWORK, replace(found, hull=(*found.hull, found.hull[0])))  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("count", [1, 3])
-def test_lines_that_are_not_pairs_are_refused(count: int) -> None:
-    found = lc.certify(NETWORK, BALL, lc.ClosedForm())
-    sweep = found.sweeps[0]
-    assert sweep.lines
-    lines = tuple((pair * 2)[:count] for pair in sweep.lines)
-    with pytest.raises(ProofFailed, match="bounding lines"):
-        lc.verify(NETWORK, replace(found, sweeps=(replace(sweep, lines=lines),)))  # type: ignore[arg-type]
+def test_what_is_malformed_is_refused() -> None:
+    for message, claim in malformed():
+        with pytest.raises(ProofFailed, match=message):
+            lc.verify(NETWORK, claim)
+        if message == "twice":
+            with pytest.raises(ProofFailed, match=message):
+                lc.verify(NETWORK, claim, exact=True)

@@ -20,7 +20,6 @@ import numpy as np
 import pytest
 
 import lipcert as lc
-from command import Command
 from lipcert.published import EclipseGenLocal, Trivial
 from lipcert.questions.compare import Row
 from lipcert.reproduce import documents, tables
@@ -181,20 +180,6 @@ def test_a_killed_run_goes_on_and_everything_is_written(tmp_path: Path) -> None:
         assert float(row["lower"]) <= float(row["ours"])
         assert float(row["radius"]) == pytest.approx(math.sqrt(5.0), rel=1e-5)  # that of the ball, √5·δ
         assert float(row["ratio"]) == float(row["ours"]) / float(row["best_paper"])
-
-
-def test_wrong_use(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out = ["--out", str(tmp_path / "x")]
-    for arguments, word in (
-        (["table9", *out], "table9"),
-        (["table1", "--methods", "nosuch", *out], "'nosuch' unknown"),
-        (["table1", "--timeout", "0", *out], "timeout"),
-        (["mnist", "--data", str(tmp_path), *out], "train-images-idx3-ubyte"),
-    ):
-        outcome = Command(capsys)("reproduce", *arguments)
-        assert outcome.code == 2
-        assert word in outcome.err
-    assert not (tmp_path / "x").exists()
 
 
 @pytest.mark.slow

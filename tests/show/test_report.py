@@ -10,12 +10,11 @@ import numpy as np
 import pytest
 
 import lipcert as lc
-from command import Command
 from lipcert.questions.tables import Cell, Table
 from lipcert.show.report import write
 from lipcert.show.report.page import Section, page
 from networks import random_network
-from reports import CENTER, NETWORK, Reader, change_run, save_campaign, save_certificates, save_model, save_study
+from reports import CENTER, NETWORK, Reader, change_run, save_campaign, save_certificates, save_study
 
 pytest.importorskip("matplotlib")
 
@@ -197,40 +196,6 @@ def test_a_broken_folder_is_refused(tmp_path: Path, kind: str, message: str) -> 
     with pytest.raises(lc.UnreadableResults, match=re.escape(message)):
         write([folder], tmp_path / "report.html")
     assert not (tmp_path / "report.html").exists()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["nothing.json", "-o", "r.html"], "there is no nothing.json"),
-        (["model.npz", "-o", "r.html"], "model.npz is not a certificate file"),
-        (["radius0.1.json", "-o", "radius0.1.json"], "must be an .html file in a folder that exists"),
-        (["radius0.1.json", "-o", "no/such/r.html"], "must be an .html file in a folder that exists"),
-        (["other.sqlite", "-o", "r.html"], "not one with lipcert's results"),
-        (["quick", "--model", "model.npz", "-o", "r.html"], "for certificates only"),
-        (["radius0.1.json", "--model", "none.npz", "-o", "r.html"], "none.npz does not exist"),
-    ],
-)
-def test_wrong_use(
-    arguments: list[str],
-    message: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    import sqlite3
-
-    monkeypatch.chdir(tmp_path)
-    save_model(tmp_path / "model.npz")
-    save_certificates(tmp_path, (0.1,))
-    save_study(tmp_path / "quick")
-    database = sqlite3.connect("other.sqlite")
-    database.execute("CREATE TABLE a (b)")
-    database.close()
-    outcome = Command(capsys)("report", *arguments)
-    assert outcome.code == 2
-    assert message in outcome.err
-    assert not (tmp_path / "r.html").exists()
 
 
 def test_without_matplotlib_the_error_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
