@@ -12,7 +12,6 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from command import NETWORK, Command
-from lipcert.importers.arrays import write_npz
 
 settings.register_profile(
     "lipcert",
@@ -42,7 +41,7 @@ def lipcert(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.delenv("FORCE_COLOR", raising=False)
-    write_npz(Path("model.npz"), NETWORK, "tanh")
+    NETWORK.save("model.npz")
     x = np.random.default_rng(0).uniform(0.1, 0.9, (6, 3))
     np.savez("data.npz", x=x, y=NETWORK(x).argmax(axis=1))
     return Command(capsys)

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 import lipcert as lc
-from lipcert.importers.arrays import write_npz
 from networks import random_network
 
 NETWORK = random_network(4, (3, 8, 8, 3), "tanh", gain=2.0)
@@ -19,7 +18,7 @@ CENTER = np.array([0.1, -0.2, 0.3])
 
 
 def save_model(path: Path) -> Path:
-    write_npz(path, NETWORK, "tanh")
+    NETWORK.save(path)
     return path
 
 

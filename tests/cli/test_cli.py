@@ -288,7 +288,7 @@ CASES = [
     ("bound model.pkl", "has the suffix '.pkl'; networks are read from"),
     ("bound silent.npz", "--activation relu"),
     ("bound silent.npz --activation rleu", "unknown activation 'rleu'; known are"),
-    ("bound model.npz --activation relu", "says its activation is tanh"),
+    ("bound model.npz --activation relu", "model.npz says which activations it has"),
     ("bound model.npz --center zeros", "--center needs --radius"),
     ("bound model.npz --radius 1", "--radius needs --center"),
     ("bound model.npz --clip 0 1", "--clip needs a ball to clip"),

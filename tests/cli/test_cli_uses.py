@@ -12,7 +12,6 @@ import pytest
 
 import lipcert as lc
 from command import BALL, NETWORK, Command
-from lipcert.importers.arrays import write_npz
 from lipcert.show import plots
 from networks import random_network
 
@@ -108,7 +107,7 @@ CLOSED = (*BALL, "--method", "closed-form")
 
 def test_a_reach_set_of_one_output_is_drawn(lipcert: Command) -> None:
     pytest.importorskip("matplotlib")
-    write_npz(Path("one.npz"), random_network(4, (3, 5, 1), "tanh"), "tanh")
+    random_network(4, (3, 5, 1), "tanh").save("one.npz")
     outcome = lipcert("reach", "one.npz", *CLOSED, "--plot", "one.png")
     assert (outcome.code, outcome.err) == (0, "")
     assert Path("one.png").stat().st_size > 1000
@@ -180,7 +179,7 @@ def test_a_sweep_without_lower_bounds(lipcert: Command, monkeypatch: pytest.Monk
 
 def test_a_theorem_has_the_whole_region_and_the_normalisation(lipcert: Command) -> None:
     wide = random_network(0, (9, 4, 2), "tanh")
-    write_npz(Path("wide.npz"), wide, "tanh")
+    wide.save("wide.npz")
     center = ",".join(f"0.{k}" for k in range(1, 10))
     scale = ("--mean", "0.5", "--std", "0.25")
     ball = ("--center", center, "--radius", "0.5", "--method", "closed-form")
@@ -198,7 +197,7 @@ def test_a_theorem_has_the_whole_region_and_the_normalisation(lipcert: Command) 
 
 
 def test_a_figure_for_other_norms_says_so(lipcert: Command) -> None:
-    write_npz(Path("one.npz"), random_network(4, (3, 5, 1), "tanh"), "tanh")
+    random_network(4, (3, 5, 1), "tanh").save("one.npz")
     outcome = lipcert("compare", "one.npz", "--methods", "geolip,closed-form")
     assert "verified: proved" in outcome.out
     assert "geolip: made for ℓ∞ changes of the input" in outcome.out.replace("\n", " ")

@@ -11,7 +11,6 @@ import pytest
 
 import lipcert as lc
 from command import Command
-from lipcert.importers.arrays import write_npz
 from lipcert.kernel.facts import CORE, OPTIONAL
 from lipcert.questions.verify import proved
 from networks import random_network
@@ -92,7 +91,7 @@ def test_a_certificate_is_verified_only_as_far_as_its_fact_goes() -> None:
 
 
 def test_the_command_line_names_the_rules(lipcert: Command) -> None:
-    write_npz(Path("model.npz"), TANH, "tanh")
+    TANH.save("model.npz")
     lc.certify(TANH, BALL, SPLIT).save("pieces.json")
     shown = lipcert("verify", "pieces.json", "model.npz")
     assert "Rules of the proof: back-substitution, branch and bound, step, taylor." in shown.out

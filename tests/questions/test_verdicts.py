@@ -11,7 +11,6 @@ import pytest
 import lipcert as lc
 from command import Command
 from lipcert.answers.radius import ClassBounds
-from lipcert.importers.arrays import write_npz
 from lipcert.methods import dual
 from lipcert.model.arrays import Array
 from lipcert.questions.campaign import summarise
@@ -83,7 +82,7 @@ def test_clipped_and_wide_inputs() -> None:
 
 def test_the_command_line(lipcert: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "120")
-    write_npz(Path("model.npz"), NETWORK, "relu")
+    NETWORK.save("model.npz")
     np.savez("data.npz", x=X)
     size = f"{np.median(radii()):.6f}"
     arguments = ("robust", "model.npz", "data.npz", "--eps", size, "--attack", "--no-curvature", "--out")

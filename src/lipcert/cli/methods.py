@@ -12,7 +12,6 @@ from lipcert.cli import options, output
 from lipcert.cli.options import option
 from lipcert.cli.output import Later, show
 from lipcert.errors import InvalidInput, ProofFailed
-from lipcert.importers.arrays import write_npz
 from lipcert.methods.closed_form import ClosedForm
 from lipcert.methods.diagonal import Diagonal
 from lipcert.methods.joint import Joint
@@ -119,7 +118,7 @@ def demo(
     if save is not None:
         if save.suffix.lower() != ".npz" or save.exists() or not save.parent.is_dir():
             raise InvalidInput(f"--save must name a new .npz file in a folder that exists, got {save}")
-        write_npz(save, network, "relu")
+        network.save(save)
     console.print(output.grid([("network", describe_network(network)), ("region", describe_region(ball))]), "")
     lower, trivial = lower_bound(network, ball), certify(network, Everywhere(), Trivial())
     time, smallest = ".2f", trivial.bound

@@ -176,7 +176,6 @@ def _entries(kind: type) -> dict[str, Kind]:
 
 
 def _resolved(hint: Any) -> Kind:
-    """An annotation as one of the kinds."""
     origin, inner = get_origin(hint), get_args(hint)
     if origin is np.ndarray:
         return Numbers()

@@ -146,7 +146,6 @@ def _sizes(shape: Any) -> tuple[int, ...]:
 
 
 def _model_reader(source: Any) -> str | None:
-    """Where to find the reader of a whole model, if the source is one."""
     if isinstance(source, (str, os.PathLike)):
         return MODELS.get(Path(source).suffix.lower())
     for package, reader in OBJECTS.items():

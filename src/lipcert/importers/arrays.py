@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,7 +11,6 @@ import numpy as np
 
 from lipcert.errors import InvalidInput, UnreadableModel
 from lipcert.files import networks
-from lipcert.files.whole import write_whole
 from lipcert.importers.mat import NewerFormat, variables
 from lipcert.importers.untrusted import check_archive, few
 from lipcert.model.activations import TABLE, Activation, activation
@@ -42,7 +40,6 @@ def read_npz(path: Path, activation: Any = None) -> Network:
 
 
 def _numbered(path: Path, arrays: Mapping[str, Any], activation: Any) -> Network:
-    """The network of arrays W1, b1, W2, b2, …."""
     names = [name for name in arrays if name != "activation"]
     if strange := [name for name in names if not re.fullmatch(_NUMBERED, name)]:
         raise UnreadableModel(f"{path} has arrays of unknown meaning: {few(strange, 40)}; expected {LAYOUT}")
@@ -59,16 +56,6 @@ def _numbered(path: Path, arrays: Mapping[str, Any], activation: Any) -> Network
         )
     matrices, vectors = ({f"{kind}{i}": arrays.get(f"{kind}{i}") for i in range(1, depth + 1)} for kind in "Wb")
     return _assemble(path, matrices, vectors, arrays.get("activation"), activation)
-
-
-def write_npz(path: Path, network: Network, activation: str) -> None:
-    """Store a network, all of whose neurons have that activation, as ``read_npz`` reads it."""
-    arrays: dict[str, Any] = {"activation": activation}
-    for number, layer in enumerate(network.layers, 1):
-        arrays |= {f"W{number}": layer.weight, f"b{number}": layer.bias}
-    stream = io.BytesIO()
-    np.savez(stream, **arrays)
-    write_whole(path, stream.getvalue())
 
 
 def read_mat(path: Path, activation: Any = None) -> Network:

@@ -139,7 +139,6 @@ def confirm(
 
 
 def _tests(network: Network, points: Any, sizes: Sequence[float], seed: int) -> Array:
-    """All points to compare at: given ones, random ones, and points at kinks."""
     # a size s of the model's own constants may be reached only after weights that make it smaller
     more = [factor * size for size in sizes for factor in (2.0, 1e3, 1e6)]
     state = hashlib.blake2b(digest_size=7)  # the second draw depends on every weight and bias
@@ -308,7 +307,6 @@ def _rows(network: Network) -> int:
 
 
 def _shaken(value: Array, reach: Array, rng: np.random.Generator) -> Array:
-    """Each entry up or down by its reach."""
     return value + np.where(rng.integers(0, 2, value.shape, dtype=np.uint8) == 1, reach, -reach)
 
 

@@ -72,7 +72,6 @@ def _unpacked(content: memoryview, most: int) -> bytes:
 
 
 def _elements(data: memoryview) -> Iterator[tuple[int, memoryview]]:
-    """Type and content of each element."""
     place = 0
     while place < len(data):
         if len(data) - place < 8:

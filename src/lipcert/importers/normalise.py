@@ -58,7 +58,6 @@ def _apart(rate: Precise, mean: Array) -> Layer:
 
 
 def _each(name: str, value: Any, network: Network) -> Array:
-    """One number per input."""
     given, size, shape = numbers(name, value), network.inputs, network.input_shape
     channels = shape[0] if shape and len(shape) > 1 else given.size  # of a flat input they are not known
     if given.ndim > 1 or not given.size or size % given.size or given.size not in (1, channels, size):

@@ -122,7 +122,6 @@ def _filled(array: Array, kind: Any, sizes: list[int | None]) -> Array:
 
 
 def _choose_output(graph: onnx.GraphProto, chosen: str | int | None) -> None:
-    """Leave one output of the model."""
     if chosen is None:
         return
     names = [entry.name for entry in graph.output]
@@ -137,7 +136,6 @@ def _choose_output(graph: onnx.GraphProto, chosen: str | int | None) -> None:
 
 
 def _opset_of(model: onnx.ModelProto) -> int:
-    """The operator set that the model's operators mean."""
     versions = {o.version for o in model.opset_import if o.domain in ("", "ai.onnx")} or {1}
     if len(versions) > 1:
         raise UnreadableModel(f"the model names several operator sets ({', '.join(map(str, sorted(versions)))})")
@@ -172,7 +170,6 @@ def _prepared(model: onnx.ModelProto, opset: int) -> onnx.ModelProto:
 
 
 def _check_functions(model: onnx.ModelProto) -> None:
-    """Refuse functions that would become too many operators when they are written out."""
     bodies = {(f.domain, f.name): [(n.domain, n.op_type) for n in f.node] for f in model.functions}
     sizes: dict[tuple[str, str], int] = {}
 

@@ -50,8 +50,6 @@ def _whole(value: Any) -> list[int]:
 
 
 def _refused(reason: str) -> Operator:
-    """What has no translation."""
-
     def operator(*_: Any, **__: Any) -> Tensor:
         raise Unsupported(reason)
 
@@ -62,7 +60,6 @@ softmax: Final = _refused(SOFTMAX)
 
 
 def _row(name: str, **names: str) -> Operator:
-    """An activation; its parameters by the attributes that hold them."""
     return lambda b, x, **given: b.activate(x, name, **{names[key]: float(value) for key, value in given.items()})
 
 

@@ -204,7 +204,6 @@ class Reader:
         return tuple(None if index is None else self.build.pick(operands[0], index) for index in results)
 
     def _evaluated(self, node: onnx.NodeProto, operands: Sequence[Any], shapes: Sequence[Any]) -> Sequence[Any]:
-        """The results of an operator on constants, None where it leaves one out."""
         if node.op_type not in EVALUATED:
             raise Unsupported("it is not evaluated on constants, because it may be random, slow or unknown")
         if any(a.type in (a.SPARSE_TENSOR, a.SPARSE_TENSORS) for a in node.attribute):
@@ -218,7 +217,6 @@ class Reader:
         return self._run(node, operands)
 
     def _run(self, node: onnx.NodeProto, operands: Sequence[Array | None]) -> list[Array | None]:
-        """An operator as onnx's reference implementation computes it."""
         feeds = {name: value for name, value in zip(node.input, operands, strict=True) if name}
         names = [name for name in node.output if name]
         opsets = list(self.model.opset_import)
@@ -247,7 +245,6 @@ def _type(array: Array) -> onnx.TypeProto:
 
 
 def _sizes(kind: onnx.TypeProto) -> tuple[int, ...] | None:
-    """The shape in a type, if it is known."""
     tensor = kind.tensor_type
     if not tensor.HasField("shape") or not all(d.HasField("dim_value") for d in tensor.shape.dim):
         return None

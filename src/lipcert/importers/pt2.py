@@ -109,7 +109,6 @@ def _graph(model: dict[str, Any]) -> dict[str, Any]:
 
 
 def _entries(content: Any) -> Iterator[dict[str, Any]]:
-    """All dictionaries in a JSON document."""
     if isinstance(content, dict):
         yield content
     for part in content.values() if isinstance(content, dict) else content if isinstance(content, list) else ():

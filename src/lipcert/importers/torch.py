@@ -133,7 +133,6 @@ def _chosen(result: Any, name: str | int) -> Any:
 
 
 def _described(result: Any) -> str:
-    """What a module returns, for people."""
     kind = type(result).__name__
     if isinstance(result, Mapping):
         return f"a dictionary with {few(map(repr, result))}"
@@ -143,7 +142,6 @@ def _described(result: Any) -> str:
 
 
 def _given(module: torch.nn.Module, fixed: Mapping[str, Any] | None, output: str | int | None) -> _Given:
-    """The module as a function of one tensor."""
     fixed = {} if fixed is None else fixed
     if not (isinstance(fixed, Mapping) and all(isinstance(name, str) for name in fixed)):
         raise InvalidInput(f"fixed must be a dictionary of arguments by name, got {fixed!r}")
@@ -199,7 +197,6 @@ class _Exported:
     place: torch.device
 
     def example(self) -> torch.Tensor:
-        """An input."""
         numbers = torch.randn(self.shape, generator=torch.Generator().manual_seed(0), dtype=self.dtype)
         return numbers.to(self.place)
 
@@ -221,7 +218,6 @@ class _Exported:
 
     @property
     def calls(self) -> list[fx.Node]:
-        """The operations, in order."""
         return [node for node in self.graph.graph.nodes if node.op == "call_function"]
 
 
@@ -234,7 +230,6 @@ def _computed(node: fx.Node, args: Any, kwargs: Any, wide: bool) -> Any:
 
 
 def _widened(leaf: Any) -> Any:
-    """Single precision as double."""
     if isinstance(leaf, torch.Tensor):
         return leaf.double() if leaf.dtype == torch.float32 else leaf
     return torch.float64 if leaf is torch.float32 else leaf
@@ -271,7 +266,6 @@ def _tells(exported: _Exported, size: int) -> bool:
 
 
 def _exported(module: _Given, shape: tuple[int, ...]) -> _Exported:
-    """The export for an input of the given shape, with batch."""
     dtype, why = _type(module, shape)
     if dtype is None:
         raise UnreadableModel(f"the module fails on an input of shape {shape}{why}; {_advice(module)}")
@@ -315,7 +309,6 @@ def _type(module: _Given, shape: tuple[int, ...]) -> tuple[torch.dtype | None, s
 
 
 def _advice(module: torch.nn.Module) -> str:
-    """What may help a module that fails on an input."""
     if any(isinstance(part, (torch.nn.Embedding, torch.nn.EmbeddingBag)) for part in module.modules()):
         return "an Embedding takes whole numbers, and a Lipschitz constant is about real ones: load the part behind it"
     return (
@@ -389,7 +382,6 @@ def _originals(module: _Given, exported: _Exported, graphs: bool) -> Iterator[Or
 def _runner(
     call: Callable[[torch.Tensor], torch.Tensor], exported: _Exported, dtype: torch.dtype
 ) -> Callable[[Array], Array]:
-    """A function of one flat input."""
 
     def run(x: Array) -> Array:
         given = torch.from_numpy(x.copy()).to(dtype).reshape(exported.shape)
@@ -549,6 +541,5 @@ def _why(error: BaseException) -> str:
 
 
 def _first_line(error: BaseException) -> str:
-    """An error in one line, for messages."""
     kind = type(error).__name__
     return f"{kind}: {line(error)}" if str(error).strip() else kind

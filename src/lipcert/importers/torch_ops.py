@@ -138,8 +138,6 @@ def _pad(b: Builder, x: Tensor, pad: Any, mode: str = "constant", value: float =
 
 
 def _refused(reason: str) -> Handler:
-    """Handler of what has no translation."""
-
     def handler(*_: Any, **__: Any) -> Tensor:
         raise Unsupported(reason)
 
@@ -152,7 +150,6 @@ def _with_positions(handler: Handler) -> Handler:
 
 
 def _row(name: str) -> Handler:
-    """Handler of an activation whose parameters have the names of the table."""
     return lambda b, x, **given: b.activate(x, name, **given)
 
 

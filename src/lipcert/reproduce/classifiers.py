@@ -19,7 +19,6 @@ import numpy as np
 from lipcert.errors import InvalidInput
 from lipcert.files.whole import write_whole
 from lipcert.importers import load
-from lipcert.importers.arrays import write_npz
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 from lipcert.runtime.clock import clock
@@ -225,7 +224,7 @@ def classifiers(folder: Path, images: Images, recipes: Mapping[str, Recipe] | No
         path, note = folder / f"{name}.npz", known.get(name, {})
         if not path.exists() or {key: note.get(key) for key in about} != about:
             made = train(images, recipe, name)
-            write_npz(path, made.network, "elu")
+            made.network.save(path)
             known[name] = note = {**about, "accuracy": made.accuracy, "epochs": made.epochs, "data": images.name}
             write_whole(ledger, json.dumps(known, indent=1) + "\n")
         found.append(Classifier(load(path), note["accuracy"], note["epochs"], name))

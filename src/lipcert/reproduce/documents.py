@@ -180,7 +180,6 @@ def write_study(folder: Path, study: Study) -> None:
 
 
 def _printed(study: Study, name: str) -> PaperModel | None:
-    """What the paper prints of a model; only of MNIST."""
     return paper_model(name) if study.images.name == "mnist" else None
 
 

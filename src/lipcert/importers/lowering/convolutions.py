@@ -110,7 +110,6 @@ def _stride(places: Array, seen: Array) -> int:
 
 
 def _count(convolution: Convolution) -> int:
-    """Entries of the matrix that are not zero."""
     used = convolution.kernel != 0.0
     counts = np.ones(())
     for axis in range(convolution.axes):
