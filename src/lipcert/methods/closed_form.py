@@ -51,10 +51,8 @@ def closed_form(stage: Stage) -> Array:
 
 def _spread(stage: Stage, tolerance: float = _ENOUGH) -> Array:
     """λmax(D_r S D_r)."""
-    active, S, r = stage.active, stage.S, stage.r
-    if active.size > ITERATIVE and np.isfinite(S.sum()):
-        return largest_of(len(S), lambda u: r * (S @ (r * u)), tolerance)
-    return largest(r[active, None] * S[np.ix_(active, active)] * r[active], tolerance)
+    active, r = stage.active, stage.r
+    return largest(r[active, None] * stage.S[np.ix_(active, active)] * r[active], tolerance)
 
 
 def _sigma(stage: Stage, ahead: Weight) -> Array:

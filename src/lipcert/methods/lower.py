@@ -127,24 +127,6 @@ def lower_bound(
         return search.proved(trail)
 
 
-def uphill(
-    network: Network,
-    region: Region,
-    point: Array,
-    window: float = 0.1,
-    steps: int = 12,
-    stretch: Stretch = PLAINLY,
-) -> Array:
-    """A point of the region near another, whose Jacobian norm is at least as large.
-
-    The window is relative to the region; it shrinks from step to step.
-    """
-    search, z = _Search(network, region, stretch, np.random.default_rng(0)), np.repeat(point[None], 4, axis=0)
-    for step in range(steps):
-        z = search.climb(z, window * 0.8**step)
-    return np.asarray(z[np.argmax(search.norms(z))])
-
-
 def lower_bound_of(network: Network, certificate: Certificate, seconds: float | None = 5.0) -> LowerBound | None:
     """A lower bound of the constant that a certificate bounds; None for parts that do not begin at all the inputs.
 

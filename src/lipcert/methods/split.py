@@ -23,7 +23,7 @@ from lipcert.kernel.taylor import MOST_INPUTS, curved
 from lipcert.methods.anytime import Anytime
 from lipcert.methods.directions import Stretch
 from lipcert.methods.joint import Joint
-from lipcert.methods.lower import jacobian_norms, lower_bound, uphill
+from lipcert.methods.lower import jacobian_norms, lower_bound
 from lipcert.methods.method import Candidate, Method, Problem
 from lipcert.methods.second_order_jacobian import improved, suits
 from lipcert.methods.witness import weights_at_infinity, witness
@@ -64,8 +64,8 @@ _NOTHING = 1e3
 """A bound that exceeds the lower bound by this says nothing, not even which axis to halve."""
 _ATTAINED = 1.0 - 1e-6
 """A box is done when a point of it attains this share of its bound."""
-_SAMPLES, _STARTS, _STEPS = 2000, 8, 12
-"""Of several values at once: sampled points, the best of them for each row that climb, and their steps."""
+_SAMPLES = 2000
+"""Points at which several values are first looked at."""
 Reached = Callable[[Array], Array]
 """The values that are attained at points (count, inputs), (count, rows)."""
 
@@ -315,9 +315,6 @@ class _Search:
         best = int(np.argmax(norms))
         if norms[best] > self.lower:
             self.lower, self.witness = float(norms[best]), points[best]
-            if self.network.inputs <= FEW_INPUTS:
-                self.witness = uphill(self.network, self.region, points[best], stretch=self.stretch)
-                self.lower = float(jacobian_norms(self.network, self.witness[None], self.stretch)[0])
 
     def cuts(self, leaves: list[Leaf], starts: Array) -> tuple[Array, Array, Array]:
         """Where to cut each of the boxes; ``starts`` says where the neurons of each hidden layer begin."""
@@ -391,23 +388,9 @@ def entry_sizes(network: Network, points: Array) -> Array:
     return np.abs(network.jacobian(points)).reshape(len(points), -1)
 
 
-def attained(network: Network, region: Region, reached: Reached, climbs: bool) -> Array:
-    """The largest values met at sampled points, (rows,); ``climbs`` adds a few steps uphill, for outputs."""
-    points = region.sample(_SAMPLES, np.random.default_rng(0))
-    values = reached(points)
-    best = values.max(axis=0)
-    if not climbs:
-        return best
-    rows, size = values.shape[1], float(region.extent)
-    here = points[np.argsort(-values, axis=0)[:_STARTS].T.ravel()]
-    row = np.repeat(np.arange(rows), _STARTS)
-    sign, output = np.where(row < network.outputs, 1.0, -1.0), row % network.outputs
-    for step in range(_STEPS):
-        uphill = sign[:, None] * network.jacobian(here)[np.arange(len(here)), output]
-        length = np.maximum(np.linalg.norm(uphill, axis=1, keepdims=True), 1e-300)
-        here = region.project(here + 0.5**step * size * uphill / length)
-        best = np.maximum(best, reached(here).max(axis=0))
-    return best
+def attained(region: Region, reached: Reached) -> Array:
+    """The largest values met at sampled points, (rows,)."""
+    return np.asarray(reached(region.sample(_SAMPLES, np.random.default_rng(0))).max(axis=0))
 
 
 @dataclass(eq=False)

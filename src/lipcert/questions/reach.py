@@ -133,7 +133,7 @@ class _Work:
             return
         with suited_to(max(network.sizes)), np.errstate(all="ignore"):
             values = partial(output_values, network)
-            lower = attained(network, region, values, climbs=True)
+            lower = attained(region, values)
             n = network.outputs
             least = _ROUNDED * float(np.abs(lower).max()) + VANISHING
             scale = np.tile(np.maximum(lower[:n] + lower[n:], least), 2)

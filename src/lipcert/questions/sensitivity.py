@@ -145,7 +145,7 @@ class _Work:
         if split is None or not self.region.bounded or network.depth < 2 or network.inputs > FEW_INPUTS:
             return
         values = partial(entry_sizes, network)
-        lower = attained(network, self.region, values, climbs=False)
+        lower = attained(self.region, values)
         scale = np.maximum(lower, max(_SMALL * float(lower.max()), VANISHING))
         search = RowSearch(network, self.region, values, lower, scale, split.tolerance)
         bounding = JacobianEntries(network, self.region, self.proofs[-1].sweeps)
