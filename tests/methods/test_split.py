@@ -187,7 +187,6 @@ def test_interrupts_anywhere_leave_a_true_bound(place: str, calls: int, event: t
     holds(network, certificate)
 
 
-@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs a timer that sends signals")
 def interrupt(_: int, frame: FrameType | None) -> None:
     """Send the signal of Ctrl-C; a little later where Python would ignore it, in what follows the end of an object."""
     if frame is not None and frame.f_code.co_filename.endswith("weakref.py"):
@@ -196,6 +195,7 @@ def interrupt(_: int, frame: FrameType | None) -> None:
         os.kill(os.getpid(), signal.SIGINT)
 
 
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs a timer that sends signals")
 def test_a_real_signal() -> None:
     network = random_network(6, (4, 20, 20, 2), "relu", gain=2.5)
     region = lc.Ball(np.zeros(4), 1.0)

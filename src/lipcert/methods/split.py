@@ -6,17 +6,20 @@ The cover keeps the tree; a search decides what to cut and where.
 from __future__ import annotations
 
 import heapq
+import signal
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from lipcert.errors import InvalidInput, ProofFailed
-from lipcert.kernel.cover import Cover, Leaf
+from lipcert.kernel.cover import Cover, Leaf, prepare
 from lipcert.kernel.domain import corners
 from lipcert.kernel.hints import Interval
-from lipcert.kernel.piece_bounds import PieceBounds
+from lipcert.kernel.piece_bounds import Bounding, PieceBounds
 from lipcert.kernel.pieces import AXIS, Pieces
 from lipcert.kernel.rays import along_rays, has_rays
 from lipcert.kernel.taylor import MOST_INPUTS, curved
@@ -27,12 +30,12 @@ from lipcert.methods.lower import jacobian_norms, lower_bound
 from lipcert.methods.method import Candidate, Method, Problem
 from lipcert.methods.second_order_jacobian import improved, suits
 from lipcert.methods.witness import weights_at_infinity, witness
-from lipcert.methods.workers import covering
 from lipcert.model.arrays import Array, dense
 from lipcert.model.network import Layer, Network
 from lipcert.model.norms import Norms
 from lipcert.model.regions import Region
 from lipcert.runtime.clock import clock
+from lipcert.runtime.threads import one_thread
 
 _BATCH = 256
 """Boxes that are cut at once at most; more would not be faster."""
@@ -150,6 +153,22 @@ class Split(Anytime):
         yield found
         if interrupt is not None:
             raise interrupt
+
+
+@contextmanager
+def covering(bounding: Bounding, workers: int = 1) -> Iterator[Cover]:
+    """The region as one piece; with more than one worker, as many processes bound what it is cut into."""
+    if workers <= 1:
+        yield Cover(bounding)
+        return
+    with ProcessPoolExecutor(workers, initializer=_begin, initargs=(bounding,)) as pool:
+        yield Cover(bounding, pool, workers)
+
+
+def _begin(bounding: Bounding) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is for the process that has the tree
+    one_thread()
+    prepare(bounding)
 
 
 def can_cut(problem: Problem) -> bool:

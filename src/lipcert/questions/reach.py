@@ -20,8 +20,7 @@ from lipcert.methods.auto import Auto
 from lipcert.methods.dual import DualSearch, affordable
 from lipcert.methods.method import Method
 from lipcert.methods.quadratic import lowest
-from lipcert.methods.split import FEW_INPUTS, VANISHING, RowSearch, attained, output_values
-from lipcert.methods.workers import covering
+from lipcert.methods.split import FEW_INPUTS, VANISHING, RowSearch, attained, covering, output_values
 from lipcert.model.network import Network, network_in
 from lipcert.model.regions import Ball, Region
 from lipcert.questions.certify import question

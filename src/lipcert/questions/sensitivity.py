@@ -21,8 +21,7 @@ from lipcert.kernel.taylor import curved
 from lipcert.methods.auto import Auto
 from lipcert.methods.closed_form import ClosedForm
 from lipcert.methods.method import Method, Problem
-from lipcert.methods.split import FEW_INPUTS, VANISHING, RowSearch, attained, entry_sizes
-from lipcert.methods.workers import covering
+from lipcert.methods.split import FEW_INPUTS, VANISHING, RowSearch, attained, covering, entry_sizes
 from lipcert.model.network import Network, network_in
 from lipcert.model.regions import Everywhere, Region
 from lipcert.questions.certify import question

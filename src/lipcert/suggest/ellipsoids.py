@@ -29,7 +29,10 @@ def start_near(
     known: Sequence[tuple[Array, Array]] = (),
     moving: int | None = None,
 ) -> Array | None:
-    """A start for regions around some points, by the Jacobians there; else by the middle of the slopes on intervals."""
+    """Axes h of a good ellipsoid P_0 = D_h² for regions around some points; None where the norm needs none.
+
+    It is good for the Jacobians at the points; without points, for that with the middle of the slopes on intervals.
+    """
     if norms.input.name != "linf":
         return None
     with np.errstate(all="ignore"):
@@ -42,22 +45,13 @@ def start_near(
                 ends = known[index] if known else (-np.inf, np.inf)
                 ranges.append(layer.neurons.slope_range(*(np.broadcast_to(end, (layer.size,)) for end in ends)))
             matrix = network.jacobian_of([0.5 * (alpha + beta) for alpha, beta in ranges])
-        return suggested_start(matrix[:, :moving], norms)
-
-
-def suggested_start(matrix: Array, norms: Norms) -> Array | None:
-    """Axes h of a good ellipsoid P_0 = D_h² for a matrix (m, n) near the Jacobian; None where the norm needs none.
-
-    A suggestion: any positive numbers are safe.
-    """
-    if norms.input.name != "linf":
-        return None
-    sizes = np.abs(np.nan_to_num(matrix, posinf=0.0, neginf=0.0))
-    if not sizes.any():
-        return np.ones(matrix.shape[-1])
-    q = _row_by_row(sizes) if norms.output.name == "linf" else shares_around(matrix)
-    q = q + _ROOM / matrix.shape[-1]
-    return np.asarray(1.0 / np.sqrt(q / q.sum()))
+        matrix = matrix[:, :moving]
+        sizes = np.abs(np.nan_to_num(matrix, posinf=0.0, neginf=0.0))
+        if not sizes.any():
+            return np.ones(matrix.shape[-1])
+        q = _row_by_row(sizes) if norms.output.name == "linf" else shares_around(matrix)
+        q = q + _ROOM / matrix.shape[-1]
+        return np.asarray(1.0 / np.sqrt(q / q.sum()))
 
 
 def shares_around(matrix: Array, gram: bool = False) -> Array:
