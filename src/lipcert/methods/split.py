@@ -63,8 +63,6 @@ _GAIN, _LEAST_PIECES, _EARLY, _OPTIMISM = 0.98, 200, 9.0, 2.0
 """Auto stops cutting if the mean bound of the boxes, extrapolated, does not reach the first, relative to that of the
 whole region. Not before so many boxes, not with more than 9 times the time used left, and not unless bounds would miss
 it even if they fell twice as fast."""
-_NOTHING = 1e3
-"""A bound that exceeds the lower bound by this says nothing, not even which axis to halve."""
 _ATTAINED = 1.0 - 1e-6
 """A box is done when a point of it attains this share of its bound."""
 _SAMPLES = 2000
@@ -196,8 +194,6 @@ class _Search:
     """Minus the bound, and the node."""
     done: float = 0.0
     lower: float = 0.0
-    whole: float = np.inf
-    """The bound of the whole region."""
     witness: Array | None = None
     past: list[tuple[float, float]] = field(default_factory=list)
     """Numbers of pieces and the mean logarithm of their bounds, relative to that of the whole region."""
@@ -217,7 +213,6 @@ class _Search:
         start = lower_bound(self.network, self.region, samples=samples, starts=starts, **ends)  # type: ignore[arg-type]
         self.lower, self.witness = start.value, start.point
         if cover.bound > VANISHING:
-            self.whole = cover.leaf(0).bound
             self.add(self.faces(cover))
         began = before = time.perf_counter()
         pace = 0.0
@@ -338,10 +333,8 @@ class _Search:
     def cuts(self, leaves: list[Leaf], starts: Array) -> tuple[Array, Array, Array]:
         """Where to cut each of the boxes; ``starts`` says where the neurons of each hidden layer begin."""
         pieces, few = Pieces.stack([leaf.piece for leaf in leaves]), self.network.inputs <= FEW_INPUTS
-        rows, which = np.arange(len(leaves)), np.argmax(pieces.upper - pieces.lower, axis=-1)
-        if few:
-            known = [not self.whole == leaf.bound > _NOTHING * self.lower for leaf in leaves]  # what to blame
-            which = np.where(known, to_halve(self.cut, pieces), which)
+        rows, width = np.arange(len(leaves)), pieces.upper - pieces.lower
+        which = to_halve(self.cut, pieces) if few else np.argmax(width, axis=-1)
         layer, at = np.full(len(leaves), AXIS), 0.5 * pieces.lower[rows, which] + 0.5 * pieces.upper[rows, which]
         open_ = (pieces.shares > 0).sum(axis=-1)
         for k in np.flatnonzero((open_ > 0) & ((not few) | (open_ <= _FEW) | self.far(pieces))):
@@ -382,7 +375,7 @@ def to_halve(network: Network, pieces: Pieces) -> Array:
         reach = np.maximum(pieces.high[:, mine] - pieces.low[:, mine], move.max(axis=-1))[:, :, None]
         part = np.divide(move, reach, out=np.zeros(move.shape), where=reach > 0)
         blame += np.einsum("kn,kni->ki", shares[:, mine], part)
-    return np.argmax(blame + 1e-9 * width / width.max(axis=-1, keepdims=True), axis=-1)
+    return np.argmax(np.nan_to_num(blame) + 1e-9 * width / width.max(axis=-1, keepdims=True), axis=-1)
 
 
 def kink(layer: Layer, neuron: int, low: Array, high: Array) -> float:
