@@ -8,7 +8,6 @@ import itertools
 import os
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
@@ -25,7 +24,7 @@ from lipcert.kernel import near, rounding
 from lipcert.kernel.cover import prove_tree
 from lipcert.kernel.domain import Domain
 from lipcert.kernel.piece_bounds import PieceBounds
-from lipcert.kernel.pieces import AXIS, LEAF, Pieces, children
+from lipcert.kernel.pieces import AXIS, LEAF, children
 from lipcert.kernel.rays import along_rays, has_rays, only_at_infinity
 from lipcert.kernel.sweep import Sweep, proving
 from lipcert.kernel.tree import Tree
@@ -114,22 +113,6 @@ def test_intervals_of_pieces_contain_what_their_neurons_see() -> None:
         pieces = children(found, stack.starts, layer * count, index * count, value * np.ones(len(pieces)))
 
 
-def test_more_time_never_hurts() -> None:
-    """Stopped after any number of rounds the bound is valid, and it only falls."""
-    network = random_network(5, (3, 10, 10, 2), "relu", gain=2.5)
-    region = REGIONS["ball"]
-    lower = lc.lower_bound(network, region).value
-    bounds = []
-    for rounds in (0, 1, 4, 16):
-        with interrupted_after(rounds):
-            certificate = best(network, region, quick())
-        bounds.append(certificate.bound)
-        assert lower <= certificate.bound
-        assert lc.verify(network, certificate) <= certificate.bound
-    assert all(after <= before * (1 + 1e-9) for before, after in itertools.pairwise(bounds))
-    assert bounds[-1] < 0.9 * bounds[0]
-
-
 def best(network: lc.Network, region: Region, method: lc.Split) -> lc.Certificate:
     """The best answer so far of a question that may be interrupted."""
     try:
@@ -138,24 +121,6 @@ def best(network: lc.Network, region: Region, method: lc.Split) -> lc.Certificat
         found = interrupt.best
     assert isinstance(found, lc.Certificate)
     return found
-
-
-@contextmanager
-def interrupted_after(rounds: int) -> Iterator[None]:
-    """Ctrl-C while the pieces of some round are bounded."""
-    left = [rounds]
-
-    original = PieceBounds.bound
-
-    def bounding(bounding: PieceBounds, pieces: Pieces) -> Pieces:
-        left[0] -= 1
-        if left[0] < 0:
-            raise KeyboardInterrupt
-        return original(bounding, pieces)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(PieceBounds, "bound", bounding)
-        yield
 
 
 @pytest.mark.parametrize(
