@@ -15,7 +15,7 @@ from lipcert.kernel import quadratic_relaxation as proof
 from lipcert.kernel.neuron_bounds import value_error
 from lipcert.kernel.quadratic_relaxation import QuadraticRelaxation, SecondOrderHints, Spread, Stage
 from lipcert.kernel.row_bounds import first_factor
-from lipcert.methods.second_order import _Objective, suits
+from lipcert.methods.second_order import SecondOrderSearch, _Objective, suits
 from lipcert.model.activations import Activation
 from lipcert.model.arrays import Array
 from lipcert.model.network import Layer, Neurons
@@ -231,6 +231,23 @@ def test_the_gradient_of_the_bound() -> None:
         assert ends[0] is not None
         assert ends[1] is not None
         assert (ends[0].f - ends[1].f) == pytest.approx(2.0 * step @ here.gradient, rel=1e-4, abs=1e-12)
+
+
+@pytest.mark.parametrize("activation", ["tanh", "gelu", "softplus"])
+def test_slopes_bends_and_multipliers_are_improved_together(activation: str) -> None:
+    """The search closes a gap of at least a tenth of the margin that touching parabolas leave."""
+    network, center, row = random_network(0, (3, 20, 20, 2), activation, gain=2.0), np.full(3, 0.1), -ROW
+    row = row * -np.sign(row @ network(center))
+    for radius in 0.2 * 1.1 ** np.arange(40.0):
+        found = relaxed(network, lc.Ball(center, radius))
+        objective = _Objective(found, row)
+        start = objective(objective.start())
+        assert start is not None
+        if start.total > 0.1 * objective.scale:
+            break
+    hints = SecondOrderSearch().suggest(found, row)
+    assert hints is not None
+    assert found.show_negative(row, [hints])
 
 
 def test_what_is_left_alone() -> None:

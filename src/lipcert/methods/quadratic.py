@@ -20,7 +20,7 @@ import numpy as np
 from scipy.sparse import linalg as iterative
 
 from lipcert.kernel.domain import split_by_box
-from lipcert.kernel.quadratic_relaxation import Cells, ParabolaHints, QuadraticRelaxation, Stage
+from lipcert.kernel.quadratic_relaxation import ParabolaHints, QuadraticRelaxation, Stage
 from lipcert.model.activation_row import STRAIGHT
 from lipcert.model.arrays import Array, Weight, times
 from lipcert.model.network import Network
@@ -127,18 +127,10 @@ class _Descent:
 
 @dataclass(eq=False)
 class _Layer:
-    """One layer; arrays are over its open neurons, except ``slope``, ``offset`` and ``bias``."""
+    """One layer: what is known of it, and of its open neurons the weights, S, and how far they can move."""
 
-    weight: Weight
+    stage: Stage
     own: Weight
-    slope: Array
-    offset: Array
-    bias: Array
-    open: Array
-    center: Array
-    alpha: Array
-    beta: Array
-    cells: Cells
     S: Array
     farthest: Array
     near: Array | None = None
@@ -153,8 +145,7 @@ class _Layer:
             return None
         S = np.ldexp(known.S[np.ix_(place[at], place[at])], 2 * known.exponent)
         farthest = np.maximum(radius * np.sqrt(np.maximum(np.diagonal(S), 0.0)), 1e-200)
-        W, lines = stage.layer.weight, (stage.slope, stage.offset.value, stage.layer.bias)
-        return _Layer(W, W[at], *lines, at, stage.center[at], stage.alpha, stage.beta, stage.cells, S, farthest)
+        return _Layer(stage, stage.layer.weight[at], S, farthest)
 
     def top(self, bend: Array) -> tuple[float, Array]:
         """λmax(B^½ S B^½), and about its derivatives by the bends."""
@@ -202,28 +193,25 @@ class _Objective:
         self.radius, self.center = relaxation.radius, relaxation.ball.center
         last = relaxation.network.layers[-1]
         self.through, self.constant = times(row[None], last.weight)[0], float(row @ last.bias)
-        self.sizes = [layer.open.size for layer in layers]
+        self.sizes = [layer.stage.open.size for layer in layers]
         count = sum(self.sizes)
         self.pace = np.repeat([_TILT, 1.0], count)
         self.scale = float(np.linalg.norm(self.through)) or 1.0
 
     def start(self) -> Array:
         """As if every neuron moved by the same share of what it can."""
-        ways = [_USUAL * layer.farthest for layer in self.layers]
-        slopes = [
-            np.clip(0.5 + 0.5 * layer.center / way, 0.02, 0.98) for layer, way in zip(self.layers, ways, strict=True)
-        ]
-        bends = [np.log((layer.beta - layer.alpha) / (2.0 * way)) for layer, way in zip(self.layers, ways, strict=True)]
-        return np.concatenate([*slopes, *bends])
+        shares, rates = [], []
+        for layer in self.layers:
+            stage, way = layer.stage, _USUAL * layer.farthest
+            shares.append(np.clip(0.5 + 0.5 * stage.center[stage.open] / way, 0.02, 0.98))
+            rates.append(np.log((stage.beta - stage.alpha) / (2.0 * way)))
+        return np.concatenate([*shares, *rates])
 
     def hints(self, value: _Value) -> ParabolaHints:
-        slopes, bends = [], []
-        for layer, g, bend in zip(self.layers, value.slopes, value.bends, strict=True):
-            slopes.append(np.zeros(layer.slope.size))
-            bends.append(np.zeros(layer.slope.size))
-            slopes[-1][layer.open], bends[-1][layer.open] = g, bend
+        stages = [layer.stage for layer in self.layers]
+        slopes, bends = (tuple(map(full, stages, parts)) for parts in (value.slopes, value.bends))
         self.corrected(value)
-        return ParabolaHints(self.row, tuple(slopes), tuple(bends), tuple(value.tops), float(value.mu))
+        return ParabolaHints(self.row, slopes, bends, tuple(value.tops), float(value.mu))
 
     def corrected(self, value: _Value) -> float:
         """The bound with μ raised to at least the first layer's largest eigenvalue, as a proof needs it."""
@@ -243,11 +231,13 @@ class _Objective:
         count = len(self.layers)
         row, bound, steps, tops = self.through, self.constant, [], []
         for k in reversed(range(count)):
-            layer = self.layers[k]
-            step = _Step(layer, row, parts[k], parts[count + k])
+            layer, stage = self.layers[k], self.layers[k].stage
+            even = _EVEN * np.abs(row[stage.open]) * layer.farthest
+            step = Parabolas(stage, row, parts[k], np.exp(parts[count + k]), even)
             top, rise = layer.top(step.bend) if k else (0.0, None)
-            bound += float(step.height.sum() + step.g @ layer.bias + row @ layer.offset) + 0.5 * self.radius**2 * top
-            row = times(step.g[None], layer.weight)[0]
+            bound += float(step.height.sum() + step.g @ stage.layer.bias + row @ stage.offset.value)
+            bound += 0.5 * self.radius**2 * top
+            row = times(step.g[None], stage.layer.weight)[0]
             steps.append((step, rise))
             tops.append(top)
         (rest,), (boxed,) = split_by_box(self.ball, row[None])
@@ -255,45 +245,67 @@ class _Objective:
         bound += float(row @ self.center) + over + float(boxed)
         z, gradient = self.center + y, [np.zeros(0)] * (2 * count)
         for k, (layer, (step, rise)) in enumerate(zip(self.layers, reversed(steps), strict=True)):
-            v = layer.weight @ z + layer.bias
+            stage = layer.stage
+            v = stage.layer.weight @ z + stage.layer.bias
             square = (layer.own @ y) ** 2 if rise is None else self.radius**2 * rise
-            z = layer.slope * v + layer.offset
-            z[layer.open], gradient[k], gradient[count + k] = step.derivatives(v[layer.open], square)
+            z = stage.slope * v + stage.offset.value
+            z[stage.open], gradient[k], by_rate = step.derivatives(v[stage.open], square)
+            gradient[count + k] = step.rate * by_rate
         slopes, bends = ([getattr(step, name) for step, _ in reversed(steps)] for name in ("own", "bend"))
         return _Value(bound, over, rest, np.concatenate(gradient), slopes, bends, tops[::-1], mu)
 
 
-class _Step:
-    """One layer: a row after it becomes a row before it, with heights and bends of its open neurons."""
+def full(stage: Stage, part: Array) -> Array:
+    """Numbers of all neurons of a layer, from those of open ones; zero elsewhere."""
+    found = np.zeros(stage.slope.size)
+    found[stage.open] = part
+    return found
 
-    def __init__(self, layer: _Layer, row: Array, share: Array, log_bend: Array) -> None:
-        self.layer, self.row, self.share = layer, row[layer.open], share
-        self.rate = np.exp(log_bend)
-        self.bend = np.abs(self.row) * self.rate + 1e-100
-        self.tilt = layer.alpha + share * (layer.beta - layer.alpha)
+
+class Parabolas:
+    """One layer: a row after it becomes a row before it, with heights and bends of its open neurons.
+
+    A neuron's slope is a share of its slope range, and its bend a rate, both relative to the row's entry. ``soft`` is a
+    smooth maximum in the place of ``height``, as smooth as ``even`` is large.
+    """
+
+    def __init__(self, stage: Stage, row: Array, share: Array, rate: Array, even: Array | float) -> None:
+        self.stage, self.row, self.rate = stage, row[stage.open], rate
+        self.bend = np.abs(self.row) * rate + 1e-100
+        self.tilt = stage.alpha + share * (stage.beta - stage.alpha)
         self.own = self.tilt * self.row
-        self.g = row * layer.slope
-        self.g[layer.open] = self.own
-        cells, bend, rising = layer.cells, self.bend, self.row > 0.0
+        self.g = row * stage.slope
+        self.g[stage.open] = self.own
+        cells, rising, center = stage.cells, self.row > 0.0, stage.center[stage.open]
         slope = np.where(rising, cells.upper_slope, cells.lower_slope)
         offset = np.where(rising, cells.upper_offset, cells.lower_offset)
         a = slope * self.row - self.own
-        places = np.clip(layer.center + a / bend, cells.start, cells.stop)
-        squares = (places - layer.center) ** 2
-        values = a * places + self.row * offset - 0.5 * bend * squares
-        self.height = values.max(axis=0)
-        even = _EVEN * np.abs(self.row) * layer.farthest + 1e-300
-        share_of = np.exp(np.maximum((values - self.height) / even, -50.0))
-        share_of /= share_of.sum(axis=0)
-        self.v = (share_of * places).sum(axis=0)  # where the height is attained, on average
-        self.z = (share_of * (slope * places + offset)).sum(axis=0)
-        self.square = (share_of * squares).sum(axis=0)
+        peaks = np.clip(center + a / self.bend, cells.start, cells.stop)
+        if (self.bend < 0.0).any():  # there it is the higher end
+            rises = a > self.bend * (0.5 * (cells.start + cells.stop) - center)
+            peaks = np.where(self.bend < 0.0, np.where(rises, cells.stop, cells.start), peaks)
+        self.places, self.squares = peaks, (peaks - center) ** 2
+        values = a * peaks + self.row * offset - 0.5 * self.bend * self.squares
+        self.height, self.even = values.max(axis=0), even + 1e-300
+        self.shares = np.exp(np.maximum((values - self.height) / self.even, -50.0))
+        total = self.shares.sum(axis=0)
+        self.shares /= total
+        self.soft = self.height + self.even * np.log(total)
+        self.v = (self.shares * peaks).sum(axis=0)  # where the height is attained, on average
+        self.z = (self.shares * (slope * peaks + offset)).sum(axis=0)
+        self.square = (self.shares * self.squares).sum(axis=0)
 
     def derivatives(self, v: Array, square: Array) -> tuple[Array, Array, Array]:
-        """By the row, the shares and the log bends, from the derivatives of the rest by slopes and half bends."""
+        """By the row, the shares and the rates, from the derivatives of the rest by slopes and half bends."""
         by_slope, by_bend = v - self.v, 0.5 * (square - self.square)
         by_row = self.z + self.tilt * by_slope + np.sign(self.row) * self.rate * by_bend
-        return by_row, self.row * (self.layer.beta - self.layer.alpha) * by_slope, self.bend * by_bend
+        return by_row, self.row * (self.stage.beta - self.stage.alpha) * by_slope, np.abs(self.row) * by_bend
+
+    def variances(self) -> tuple[Array, Array]:
+        """Of the places where the height is attained, and of their squares."""
+        means = ((self.places, self.v), (self.squares, self.square))
+        of_places, of_squares = ((self.shares * (part - mean) ** 2).sum(axis=0) for part, mean in means)
+        return of_places, of_squares
 
 
 def _over_ball(weight: Weight, bend: Array, row: Array, radius: float) -> tuple[float, Array, float]:
