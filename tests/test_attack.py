@@ -93,7 +93,7 @@ def generous_stretch(patch: pytest.MonkeyPatch) -> None:
 
 def scaled_twice(patch: pytest.MonkeyPatch) -> None:
     """The units of the inputs are taken into the weights once too often."""
-    old = sys.modules["lipcert.kernel.units"].columns_times
+    old = sys.modules["lipcert.kernel.norms"].columns_times
     everywhere(patch, "columns_times", lambda weight, units: old(old(weight, units), units))
 
 

@@ -13,9 +13,9 @@ import lipcert as lc
 from lipcert.errors import ProofFailed
 from lipcert.kernel.domain import Domain, split_by_box
 from lipcert.kernel.fourier import convolution_norm
-from lipcert.kernel.induced import ellipsoid_above, induced_above
 from lipcert.kernel.near import Near, largest_eigenvalue_above
 from lipcert.kernel.neuron_bounds import relax
+from lipcert.kernel.norms import ellipsoid_above, induced_above
 from lipcert.kernel.remainder import fit
 from lipcert.kernel.step import activate
 from lipcert.model.arrays import Array

@@ -12,7 +12,7 @@ import numpy as np
 
 from lipcert.errors import UnreadableModel
 from lipcert.importers.lowering.lower import Lowered
-from lipcert.model.activation_row import STRAIGHT
+from lipcert.model.activation_table import STRAIGHT
 from lipcert.model.arrays import Array
 from lipcert.model.network import Layer, Network, Neurons, entries
 from lipcert.runtime.clock import clock

@@ -14,9 +14,9 @@ from lipcert.kernel.facts import LayerReport, LipschitzFact
 from lipcert.kernel.fourier import by_channel, prove_symbols
 from lipcert.kernel.guide import Guide
 from lipcert.kernel.hints import Curved, Hints, Interval, Linear, Part
-from lipcert.kernel.induced import start_gain
-from lipcert.kernel.norm_bounds import norm_bounds
+from lipcert.kernel.jacobian import norm_bounds
 from lipcert.kernel.norm_product import norm_product
+from lipcert.kernel.norms import start_gain
 from lipcert.kernel.passes import intervals, recall
 from lipcert.kernel.rounding import inflate, matvec, norm_above
 from lipcert.kernel.second_order_jacobian import prove_second_order_jacobian

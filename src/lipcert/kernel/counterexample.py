@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from lipcert.kernel.induced import length_above
+from lipcert.kernel.norms import length_above
 from lipcert.kernel.outputs import output_at
 from lipcert.kernel.rounding import up
 from lipcert.model.arrays import Array

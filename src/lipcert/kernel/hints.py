@@ -9,7 +9,7 @@ from typing import TypeAlias
 import numpy as np
 
 from lipcert.errors import InvalidInput
-from lipcert.kernel.units import in_units, region_in_units
+from lipcert.kernel.norms import in_units, region_in_units
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 from lipcert.model.norms import PLAIN, Norms

@@ -1,4 +1,4 @@
-"""Entries of the Jacobian, proved: a nominal matrix and how far each entry can be from it.
+"""Entries of the Jacobian, proved: a nominal matrix and how far each entry can be from it; norms other than ℓ2.
 
 For every choice of slopes within their ranges, W_N D_{N-1} … D_1 W_1 = U + Δ with
 
@@ -20,6 +20,9 @@ N[z; 0] - [0; d], and by Cauchy and Schwarz k = d/sqrt(1 - zᵀCz/t) will do. So
 
 Rounding: if u is known up to f with |f_l| ≤ φ_l‖x‖, then nearness stays true with A + diag(nφ²)/τ and E + τI, for any
 τ > 0. So every rounding error is handed over to A before the step that comes next.
+
+In norms other than ℓ2 the ellipsoid of a sweep, this, and an interval for each entry tell a bound; the least counts.
+The norm from p to q is at most ‖U‖ + sqrt(max zᵀAz · max xᵀEx) over the unit balls of x and of the dual of q.
 """
 
 from __future__ import annotations
@@ -31,14 +34,23 @@ import numpy as np
 from scipy import linalg
 
 from lipcert.errors import ProofFailed
+from lipcert.kernel.interval_arithmetic import jacobian
 from lipcert.kernel.near import Approx, Near, congruence, largest_eigenvalue_above, raised
+from lipcert.kernel.norms import ellipsoid_above, induced_above
 from lipcert.kernel.rounding import inflate, norm_above, square_above, up
 from lipcert.kernel.step import Step, activate
+from lipcert.kernel.sweep import Sweep
 from lipcert.model.arrays import Array, dense
 from lipcert.model.network import Network
+from lipcert.model.norms import NORMS, Norms
 
 _TAU = 2.0**-52
 """Weight of rounding errors in E, whose size is about one; their weight in A is its inverse."""
+_WIDEST, _MOST_INPUTS = 1100, 64
+"""Neurons of a layer, and inputs, up to which single pairs are looked at: with more they take longer than a sweep."""
+
+_CHEAP, _DEAR, _NEAR = 60_000, 4_000_000, 3.0
+"""Entries of a Jacobian up to which it is formed from both ends; of larger ones only if the first came so near."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,3 +139,48 @@ def _solved(A: Array, U: Array, step: Step) -> tuple[Array, Array]:
     pushed = (Near.of(lifted) / h)[:, None] * (Near.of(q) / h[:, None])  # h·h might underflow
     off[active] = (u - pushed + Near.of(part) @ q).size  # zero in exact arithmetic: row l of C z = D_h u, over h_l
     return q, off
+
+
+def norm_bounds(sweep: Sweep, quick: bool = False) -> Array:
+    """At least the Lipschitz constant over each region of a sweep, (count,), in its norms.
+
+    Single pairs take about as long as the sweep; ``quick`` leaves them out where they hardly ever tell more.
+    """
+    found = sweep.bounds
+    if sweep.norms.plain:
+        return found
+    found = np.fmin(found, interval_bounds(sweep))
+    small = max(sweep.network.sizes) <= _WIDEST and sweep.moving <= _MOST_INPUTS and sweep.inputs is None
+    if small and (not quick or sweep.norms.input.name == "l1"):
+        pairs = np.array([_by_pairs(sweep, which) for which in range(sweep.count)])
+        found = np.fmin(found, pairs)
+    return np.where(sweep.empty, 0.0, found)
+
+
+def interval_bounds(sweep: Sweep) -> Array:
+    """The same by an interval for each entry of the Jacobian; exact where every slope is known."""
+    found = _by_intervals(sweep, _CHEAP)
+    near = found < _NEAR * sweep.bounds
+    return np.fmin(found, _by_intervals(sweep, _DEAR)) if near.any() else found
+
+
+def _by_intervals(sweep: Sweep, most: int) -> Array:
+    found = induced_above(jacobian(sweep.network, sweep.slopes, most)[..., : sweep.moving], sweep.norms)
+    return np.broadcast_to(np.where(np.isnan(found), np.inf, found), (sweep.count,))
+
+
+def _by_pairs(sweep: Sweep, which: int) -> float:
+    slopes = [(alpha[which], beta[which]) for alpha, beta in sweep.slopes]
+    steps = zip(sweep.views, sweep.steps, strict=True)
+    given = [(view.widen(step.multipliers)[which], int(view.exponent[which])) for view, step in steps]
+    try:
+        return around_nominal(entries(sweep.network, slopes, given), sweep.norms)
+    except (ProofFailed, np.linalg.LinAlgError):  # then the others count
+        return float(np.inf)
+
+
+def around_nominal(found: Entries, norms: Norms) -> float:
+    """At least ‖U‖ + sqrt(max zᵀAz · max xᵀEx)."""
+    nominal = induced_above(Near.of(found.nominal), norms)
+    out, into = ellipsoid_above(found.spread, norms.output), ellipsoid_above(found.energy, NORMS[norms.input.dual]())
+    return float(up(np.ldexp(inflate(nominal + inflate(out * into, 2), 2), found.exponent)))

@@ -19,10 +19,10 @@ import numpy as np
 from lipcert.kernel.domain import Domain, corners
 from lipcert.kernel.guide import Guide
 from lipcert.kernel.hints import Hints, Interval, Linear
-from lipcert.kernel.induced import induced_above, spectral_factor
 from lipcert.kernel.interval_arithmetic import activated, affine, derivatives
+from lipcert.kernel.jacobian import interval_bounds
 from lipcert.kernel.near import Near
-from lipcert.kernel.norm_bounds import interval_bounds
+from lipcert.kernel.norms import induced_above, spectral_factor
 from lipcert.kernel.passes import intervals
 from lipcert.kernel.pieces import Pieces, children
 from lipcert.kernel.rays import along_rays, only_at_infinity

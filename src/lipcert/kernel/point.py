@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from lipcert.kernel.induced import length_above
 from lipcert.kernel.near import Approx, Near, congruence
 from lipcert.kernel.neuron_bounds import slope_bounds, value_error
+from lipcert.kernel.norms import length_above
 from lipcert.kernel.rounding import down, norm_below, up
 from lipcert.model.arrays import Array, Weight
 from lipcert.model.network import Layer, Network, Neurons

@@ -31,12 +31,11 @@ from lipcert.kernel.facts import LayerReport
 from lipcert.kernel.guide import Guide, View
 from lipcert.kernel.hints import Hints, Interval, Linear, Lipschitz
 from lipcert.kernel.image import Columns, Image
-from lipcert.kernel.induced import ellipsoid_above, start_gain
 from lipcert.kernel.neuron_bounds import slope_bounds
+from lipcert.kernel.norms import columns_times, ellipsoid_above, sound, start_gain
 from lipcert.kernel.point import trajectory
 from lipcert.kernel.rounding import down, inflate, up
 from lipcert.kernel.step import Step, activate, thin_step
-from lipcert.kernel.units import columns_times, sound
 from lipcert.model.arrays import Array, frozen
 from lipcert.model.network import Network, Neurons
 from lipcert.model.norms import PLAIN, Norms

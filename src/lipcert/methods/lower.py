@@ -11,7 +11,7 @@ import numpy as np
 from lipcert.answers.certificate import Certificate
 from lipcert.errors import InvalidInput
 from lipcert.kernel.hints import Part
-from lipcert.kernel.induced import length_above
+from lipcert.kernel.norms import length_above
 from lipcert.kernel.point import stretch_below
 from lipcert.methods.directions import PLAINLY, Stretch
 from lipcert.model.activations import Activation

@@ -21,7 +21,7 @@ from scipy.sparse import linalg as iterative
 
 from lipcert.kernel.domain import split_by_box
 from lipcert.kernel.quadratic_relaxation import ParabolaHints, QuadraticRelaxation, Stage
-from lipcert.model.activation_row import STRAIGHT
+from lipcert.model.activation_table import STRAIGHT
 from lipcert.model.arrays import Array, Weight, times
 from lipcert.model.network import Network
 from lipcert.runtime.clock import clock

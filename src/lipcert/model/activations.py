@@ -13,8 +13,7 @@ import numpy as np
 
 from lipcert.arguments.names import read
 from lipcert.errors import InvalidInput
-from lipcert.model.activation_row import CONCAVE, CONVEX, STRAIGHT, Row
-from lipcert.model.activation_table import TABLE
+from lipcert.model.activation_table import CONCAVE, CONVEX, STRAIGHT, TABLE, Row
 from lipcert.model.arrays import Array, Parameter
 from lipcert.model.declared import Definition, define, defined_as, definition_of, further_row
 

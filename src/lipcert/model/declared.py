@@ -19,7 +19,7 @@ from typing import Any, Final
 import numpy as np
 from scipy import special
 
-from lipcert.model.activation_row import STRAIGHT, Loss, Row, always, recurring, recurring_shape
+from lipcert.model.activation_table import STRAIGHT, Loss, Row, always, recurring, recurring_shape
 from lipcert.model.arrays import Array, Parameter
 
 PIECES: Final = "piecewise_linear_"

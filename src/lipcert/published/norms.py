@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from lipcert.errors import InvalidInput
-from lipcert.kernel.induced import induced_above
 from lipcert.kernel.near import Near
 from lipcert.kernel.norm_product import norm_product
+from lipcert.kernel.norms import induced_above
 from lipcert.methods.method import Problem
 from lipcert.methods.scalar import Scalar
 from lipcert.model.arrays import Array, dense

@@ -1,0 +1,262 @@
+"""Norms between ℓ1, ℓ2 and ℓ∞ of matrices, sizes of ellipsoids in them, rounded up; units and shapes of norms.
+
+The norm of M from p to q is the largest zᵀMx with ‖x‖_p ≤ 1 and ‖z‖_q* ≤ 1, q* the dual of q. Of ℓ1 balls the corners
+are ± unit vectors, so columns (p = 1) or rows (q = ∞) tell the norm. Those of ℓ∞ balls are sign vectors: all are tried
+where they are few; otherwise an ellipsoid around the cube helps, since for every h > 0
+
+    |x_i| ≤ 1 for all i   implies   ‖x/h‖₂² ≤ Σ 1/h_i².
+
+Units and shapes are taken into the weights: a question about another network and region, in norms without. With
+Δx = D_s u and Δy = D_t w, ‖Δy/t‖ ≤ L‖Δx/s‖ says ‖w‖ ≤ L‖u‖, for the network with first weight W_1 D_s and last
+weight D_t⁻¹ W_N over the region of all x/s. Each of those weights is rounded once, which is part of what weights are
+known to. The region is rounded outwards. A shape M, Δx = M u, is a layer of its own, with neurons of the
+identity.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any, Final
+
+import numpy as np
+from scipy import sparse
+
+from lipcert.errors import InvalidInput, ProofFailed
+from lipcert.kernel.near import Approx, Near, largest_eigenvalue_above
+from lipcert.kernel.rounding import down, inflate, norm_above, spectral_above, twice_above, up
+from lipcert.model.arrays import Array, Weight
+from lipcert.model.network import Layer, Network, Neurons
+from lipcert.model.norms import NORMS, Norm, Norms
+from lipcert.model.regions import Ball, Box, Region
+from lipcert.suggest.ellipsoids import shares_around
+
+FEW: Final = 10
+"""Coordinates of a cube up to which all of its corners are tried: 512, half of 2¹⁰, for as many products."""
+_SHARES: Final = 2.0**-100
+"""Shares of an ellipsoid's axes lie between this and its inverse: far wider than what is ever suggested, and narrow
+enough that nothing over- or underflows."""
+_LEAST = 2.0**-800
+"""Weights that are smaller after a change of units may have lost more than a rounding."""
+
+
+def start_gain(norm: Norm, start: Array | None, size: int) -> float:
+    """At least the largest ‖x/h‖₂ for ‖x‖ ≤ 1: what P_0 = D_h² multiplies a bound with; no start is h = 1."""
+    h = np.ones(size) if start is None else start
+    if norm.name == "linf":
+        return float(norm_above(up(1.0 / h)))
+    return float(up(np.asarray(1.0 / h.min()))) if start is not None else 1.0
+
+
+def ellipsoid_above(S: Array, norm: Norm) -> Array:
+    """At least the largest ‖y‖ with y yᵀ ≼ S, for each matrix of a stack (..., n, n) that is about semidefinite.
+
+    That is the root of the largest zᵀSz over the ball of the dual norm.
+    """
+    if norm.name == "l2":
+        square = largest_eigenvalue_above(S)
+    elif norm.name == "linf":
+        square = np.diagonal(S, axis1=-2, axis2=-1).max(axis=-1)
+    else:
+        square = _cube_above(S)
+    return inflate(np.sqrt(np.maximum(square, 0.0)), 2)
+
+
+def _cube_above(S: Array) -> Array:
+    """At least the largest σᵀSσ over sign vectors σ: ‖y‖₁ is σᵀy for one of them."""
+    n = S.shape[-1]
+    total = inflate(np.abs(S).sum(axis=-1).sum(axis=-1), 2 * n + 2)
+    if n <= FEW:
+        signs = _signs(n)
+        values = ((signs @ S) * signs).sum(axis=-1).max(axis=-1)
+        return np.fmin(total, Near.rounded(values, total, 2 * n).above)
+    if not np.isfinite(S).all():
+        return total
+    h = _axes(S, gram=True)
+    scaled = Approx(S).scaled(h, h).above()
+    return np.fmin(total, twice_above(norm_above(up(1.0 / h)), np.maximum(largest_eigenvalue_above(scaled), 0.0)))
+
+
+def induced_above(matrix: Near, norms: Norms) -> Array:
+    """At least the norm of each matrix of a stack (..., m, n) whose entries are known to an error.
+
+    By the sizes of entries, and where signs matter by the middle itself; the smaller counts.
+    """
+    middle, sizes = matrix.value, matrix.size
+    p, q = norms.pair
+    if (q == "l1" and p == "l2") or (p == "linf" and q == "l1" and middle.shape[-2] < middle.shape[-1]):
+        return induced_above(matrix.T, _turned(norms))
+    if p == "l1":  # the largest column
+        return _lengths(np.swapaxes(sizes, -1, -2), q).max(axis=-1)
+    if q == "linf":  # the largest row, in the dual norm
+        return _lengths(sizes, norms.input.dual).max(axis=-1)
+    radius = np.broadcast_to(matrix.error, matrix.shape)
+    if p == "l2":
+        return np.fmin(inflate(spectral_above(middle) + spectral_above(radius), 1), spectral_above(sizes))
+    every, rest = (_lengths(_lengths(part, "l1"), q) for part in (sizes, radius))
+    return np.fmin(every, inflate(_corners(middle, q) + rest, 1))
+
+
+def spectral_factor(norms: Norms, rows: int, columns: int) -> float:
+    """At least the norm from p to q of a matrix (rows, columns) whose spectral norm is one."""
+    into = columns if norms.pair[0] == "linf" else 1
+    out = rows if norms.pair[1] == "l1" else 1
+    return float(inflate(np.sqrt(float(into * out)), 1))
+
+
+def length_above(vectors: Array, norm: Norm) -> Array:
+    """At least the norm of each vector, (..., n)."""
+    units = norm.units(vectors.shape[-1])
+    return _lengths(np.abs(vectors) if units is None else up(np.abs(vectors) / units), norm.name)
+
+
+def _lengths(vectors: Array, name: str) -> Array:
+    """At least the norm of each vector of numbers that are not negative, (..., n)."""
+    if name == "l2":
+        return norm_above(vectors)
+    if name == "linf":
+        return np.asarray(vectors.max(axis=-1))
+    return inflate(vectors.sum(axis=-1), vectors.shape[-1])
+
+
+def _turned(norms: Norms) -> Norms:
+    """The norms between which the transposed matrix has the same norm."""
+    return Norms(NORMS[norms.output.dual](), NORMS[norms.input.dual]())
+
+
+def _corners(middle: Array, q: str) -> Array:
+    """At least the norm of a matrix (..., m, n) from ℓ∞ to ℓ1 or ℓ2."""
+    m, n = middle.shape[-2:]
+    if n <= FEW:
+        values = Near.rounded(middle @ _signs(n).T, np.abs(middle).sum(axis=-1)[..., None], n)  # corners last
+        return _lengths(np.swapaxes(values.size, -1, -2), q).max(axis=-1)
+    w, sides = np.ones((*middle.shape[:-2], m)), np.ones(middle.shape[:-2])
+    h = _axes(middle)
+    if q == "l1":  # the cube of signs of the outputs in an ellipsoid as well
+        w = _axes(np.swapaxes(middle * h[..., None, :], -1, -2))
+        h = _axes(w[..., None] * middle)
+        sides = norm_above(up(1.0 / w))
+    norm = inflate(spectral_above(w[..., None] * middle * h[..., None, :]), 3) * norm_above(up(1.0 / h))
+    return inflate(norm * sides, 4)
+
+
+def _signs(n: int) -> Array:
+    """The corners of a cube, one of each and its negative, (corners, n)."""
+    return np.array([(1.0, *rest) for rest in product((1.0, -1.0), repeat=n - 1)]).reshape(-1, n)
+
+
+def _axes(matrix: Array, gram: bool = False) -> Array:
+    """Positive axes h of an ellipsoid around the cube; any will do."""
+    q = shares_around(matrix, gram)
+    return np.asarray(1.0 / np.sqrt(np.where((q > _SHARES) & (q < 1.0 / _SHARES), q, 1.0)))
+
+
+def in_units(network: Network, norms: Norms) -> Network:
+    """The network between inputs and outputs in their own units; the same where there are none."""
+    into, out = norms.input.units(network.inputs), norms.output.units(network.outputs)
+    layers = list(network.layers)
+    if into is not None:
+        first = layers[0]
+        layers[0] = Layer(_sound(first.weight, columns_times(first.weight, into)), first.bias, first.neurons)
+    if out is not None:
+        last = layers[-1]
+        layers[-1] = Layer(_sound(last.weight, _rows_over(last.weight, out)), last.bias / out, None)
+    found = Network(tuple(layers)) if into is not None or out is not None else network
+    return _shaped(found, norms)
+
+
+def region_in_units(region: Region, units: Array | None) -> Region:
+    """At least the points x/units for x in the region."""
+    if units is None or not region.bounded:
+        return region
+    if isinstance(region, Box):
+        return _box(region, units)
+    assert isinstance(region, Ball)
+    center, radius = Near.of(region.center) / units, region.radius
+    scale = np.where(_exact(region.units, units), region.units / units, up(region.units / units))
+    norm = NORMS[region.norm.name](scale)  # type: ignore[call-arg]
+    if not _exact(region.center, units).all():
+        radius = up(radius + length_above(center.error, norm))
+    clip = None if region.clip is None else _box(region.clip, units)
+    if (scale == scale[0]).all():
+        norm, radius = norm.bare, radius if scale[0] == 1.0 else up(radius * scale[0])
+    if not np.isfinite(radius):
+        raise ProofFailed("the region is too large in the units of the input norm")
+    return Ball(center.value, radius, clip, norm)
+
+
+def _box(box: Box, units: Array) -> Box:
+    lower, upper = box.lower / units, box.upper / units
+    lower = np.where(_exact(box.lower, units), lower, down(lower))
+    upper = np.where(_exact(box.upper, units), upper, up(upper))
+    if not (np.isfinite(lower).all() and np.isfinite(upper).all()):
+        raise ProofFailed("the region is too large in the units of the input norm")
+    return Box(lower, upper)
+
+
+def _exact(numbers: Array, units: Array) -> Array:
+    """Where numbers/units is known to have no rounding error: powers of two, and a number over itself."""
+    quotient = numbers / units
+    normal = (np.abs(quotient) >= _LEAST) | (numbers == 0.0)
+    return np.asarray(((np.frexp(units)[0] == 0.5) & normal) | (numbers == units) | (numbers == 0.0))
+
+
+def columns_times(weight: Weight, units: Array) -> Weight:
+    """W D_units, one rounding per entry."""
+    if isinstance(weight, np.ndarray):
+        return weight * units
+    return _with(weight, weight.data * units[weight.indices])
+
+
+def _rows_over(weight: Weight, units: Array) -> Weight:
+    """D_units⁻¹ W, one rounding per entry."""
+    if isinstance(weight, np.ndarray):
+        return weight / units[:, None]
+    return _with(weight, weight.data / np.repeat(units, np.diff(weight.indptr)))
+
+
+def _with(weight: Any, data: Array) -> Weight:
+    return sparse.csr_array((data, weight.indices, weight.indptr), shape=weight.shape)
+
+
+def sound(old: Weight, new: Weight) -> bool:
+    """Whether no entry lost more than a rounding; a single layer is changed twice."""
+    before, after = (np.abs(weight if isinstance(weight, np.ndarray) else weight.data) for weight in (old, new))
+    return bool((np.isfinite(after) & ((before == 0.0) | (after >= _LEAST))).all())
+
+
+def _sound(old: Weight, new: Weight) -> Weight:
+    if not sound(old, new):
+        raise InvalidInput("the scale or shape of a norm takes weights out of the range of floats; choose other units")
+    return new
+
+
+def _shaped(network: Network, norms: Norms) -> Network:
+    """With a layer for each shape: M before the first, about M⁻¹ after the last."""
+    layers = list(network.layers)
+    into, out = norms.input.matrix, norms.output.matrix
+    if into is not None:
+        n = len(into)
+        layers.insert(0, Layer(into, np.zeros(n), Neurons.of("identity", n)))
+    if out is not None:
+        m, last = len(out), layers[-1]
+        layers[-1] = Layer(last.weight, last.bias, Neurons.of("identity", m))
+        layers.append(Layer(_inverse(out), np.zeros(m), None))
+    return network if into is None and out is None else Network(tuple(layers))
+
+
+def _inverse(matrix: Array) -> Array:
+    """B with ‖M⁻¹y‖₂ ≤ ‖By‖₂ for all y, near M⁻¹.
+
+    For any float B with ‖BM - I‖ ≤ f < 1, M⁻¹ = (BM)⁻¹B, so ‖M⁻¹y‖ ≤ ‖By‖/(1 - f). The norm of the residual is at most
+    the root of its largest row sum times its largest column sum. Each entry of the result is rounded once.
+    """
+    with np.errstate(all="ignore"):
+        try:
+            B = np.linalg.inv(matrix)
+        except np.linalg.LinAlgError:
+            raise InvalidInput("the shape of output_norm cannot be inverted; give an ellipsoid with interior") from None
+        off = Approx(B) @ Approx(matrix) - Approx(np.eye(len(B)))
+        f = inflate(np.sqrt(off.rows().max() * off.T.rows().max()), 2)
+    if not f < 0.5 or not np.isfinite(B).all():
+        raise InvalidInput("the shape of output_norm is too ill-conditioned to be inverted; give a rounder ellipsoid")
+    return np.asarray(_sound(B, B * (1.0 / (1.0 - Near.of(f))).above))
