@@ -13,8 +13,7 @@ from attack.log import Log
 from attack.points import steepest
 from lipcert.answers.certificate import Certificate
 from lipcert.kernel.hints import Hints, Part
-from lipcert.kernel.pieces import AXIS, LEAF
-from lipcert.kernel.tree import Tree
+from lipcert.kernel.tree import AXIS, LEAF, Tree
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 from lipcert.model.regions import Ball, Box, Region

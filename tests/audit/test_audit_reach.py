@@ -14,8 +14,7 @@ from lipcert.answers.proofs import Proof
 from lipcert.answers.reach import Reach
 from lipcert.audit.balls import balls
 from lipcert.errors import ProofFailed
-from lipcert.kernel.pieces import LEAF
-from lipcert.kernel.tree import Tree
+from lipcert.kernel.tree import LEAF, Tree
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 from lipcert.questions import verify as questions

@@ -17,7 +17,7 @@ from lipcert.kernel import cover as ledger
 from lipcert.kernel.checker import lipschitz_fact
 from lipcert.kernel.cover import Cover, Leaf
 from lipcert.kernel.piece_bounds import PieceBounds
-from lipcert.kernel.pieces import AXIS, LEAF
+from lipcert.kernel.tree import AXIS, LEAF
 from lipcert.methods.method import Candidate
 from lipcert.model.norms import Norms
 from networks import random_network

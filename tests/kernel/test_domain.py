@@ -285,8 +285,10 @@ def test_outputs_from_above() -> None:
     regions = regions_of("clipped", 3, 3, rng)
     stack, rows = traced(network, regions, None), rng.standard_normal((6, 3))
     for k, region in enumerate(regions):
-        above = stack.above_output(k, rows)
-        np.testing.assert_allclose(above, traced(network, [region], None).above_output(0, rows), rtol=1e-11, atol=1e-11)
+        above = stack.above_outputs(rows, [k])[0]
+        np.testing.assert_allclose(
+            above, traced(network, [region], None).above_outputs(rows)[0], rtol=1e-11, atol=1e-11
+        )
         points = np.concatenate([region.center[None], region.sample(500, rng)])
         assert (network(points) @ rows.T <= above + 1e-12).all()
 

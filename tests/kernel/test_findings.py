@@ -20,8 +20,7 @@ from lipcert.answers.certificate import Certificate
 from lipcert.errors import InvalidInput, LipcertError, ProofFailed
 from lipcert.kernel import rounding
 from lipcert.kernel.neuron_bounds import relax, slope_bounds
-from lipcert.kernel.pieces import AXIS, LEAF
-from lipcert.kernel.tree import Tree
+from lipcert.kernel.tree import AXIS, LEAF, Tree
 from lipcert.model.activations import Activation
 from lipcert.model.network import Layer, Network, Neurons
 from lipcert.model.regions import Region

@@ -16,7 +16,7 @@ from lipcert.errors import ProofFailed
 from lipcert.kernel import interval_arithmetic, piece_bounds
 from lipcert.kernel.cover import Cover
 from lipcert.kernel.piece_bounds import JacobianEntries, OutputRows
-from lipcert.kernel.pieces import AXIS
+from lipcert.kernel.tree import AXIS
 from lipcert.methods import split
 from lipcert.model.regions import Region
 from networks import named, random_network, spread

@@ -89,7 +89,7 @@ def steps() -> tuple[Array, Array]:
 
 
 ASKED: dict[str, Callable[[], tuple[Any, Any]]] = {
-    "induced.shares_around": cube,
+    "norms.shares_around": cube,
     "fourier.largest_eigenvalue": eigenvalue,
     "domain.split_rate": clipped,
     "neuron_bounds.touching": lines,

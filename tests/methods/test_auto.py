@@ -17,7 +17,7 @@ import pytest
 import lipcert as lc
 from lipcert.kernel.hints import BOTH
 from lipcert.kernel.piece_bounds import PieceBounds
-from lipcert.kernel.pieces import Pieces
+from lipcert.kernel.tree import Pieces
 from lipcert.methods import descent
 from lipcert.methods.chain import Value
 from lipcert.methods.method import Problem

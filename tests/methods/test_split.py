@@ -24,10 +24,9 @@ from lipcert.kernel import near, rounding
 from lipcert.kernel.cover import prove_tree
 from lipcert.kernel.domain import Domain
 from lipcert.kernel.piece_bounds import PieceBounds
-from lipcert.kernel.pieces import AXIS, LEAF, children
 from lipcert.kernel.rays import along_rays, has_rays, only_at_infinity
 from lipcert.kernel.sweep import Sweep, proving
-from lipcert.kernel.tree import Tree
+from lipcert.kernel.tree import AXIS, LEAF, Tree, children
 from lipcert.methods import split as module
 from lipcert.methods.method import MethodGuide
 from lipcert.model.activations import activation

@@ -113,9 +113,16 @@ class BackSubstitution:
         upper[where, neuron] = np.fmin(upper[where, neuron], up(up(above[: where.size] + loose) + bias))
         lower[where, neuron] = np.fmax(lower[where, neuron], -up(up(above[where.size :] + loose) - bias))
 
-    def settle(self, interval: Interval, slopes: Interval, suggested: Interval) -> None:
-        """The final intervals of the next layer, its slopes, and what slopes its lines should have."""
-        self.settled.append((interval, slopes, suggested))
+    def settle(self, interval: Interval, slopes: Interval, told: Interval) -> Interval:
+        """The final intervals of the next layer, and its slopes; the slopes of its lines are returned.
+
+        Those of neurons with an open slope are ``told``, in a row: any will do that are finite.
+        """
+        lines, open_ = (np.array(slopes[0]), np.array(slopes[0])), slopes[0] < slopes[1]
+        for line, slope in zip(lines, told, strict=True):
+            line[open_] = np.where(np.isfinite(slope), slope, 0.0)
+        self.settled.append((interval, slopes, lines))
+        return lines
 
     def lines(self, index: int) -> _Lines:
         """The lines of a layer, drawn when the first trace comes by."""
@@ -187,15 +194,9 @@ class BackSubstitution:
         charge = total(charge, rounded_off(np.abs(offset) + np.abs(value) + np.abs(error), 4))
         return np.asarray(up(offset + value + (error + charge)))
 
-    def above_output(self, where: int, rows: Array) -> Array:
-        """At least max of rows·v_N over one region, for rows (k, outputs); NaN, from an overflow, proves nothing."""
-        return self._above_outputs(np.array([where]), rows)[0]
-
-    def above_outputs(self, rows: Array) -> Array:
-        """The same for all regions, (count, k)."""
-        return self._above_outputs(np.arange(len(self.domain)), rows)
-
-    def _above_outputs(self, regions: Array, rows: Array) -> Array:
+    def above_outputs(self, rows: Array, which: Sequence[int] | None = None) -> Array:
+        """At least max of rows·v_N over some regions, all by default, (count, k); NaN proves nothing."""
+        regions = np.arange(len(self.domain)) if which is None else np.array(which)
         layer, last = self.network.layers[-1], self.network.depth - 1
         through, shift = times(rows, layer.weight), rows @ layer.bias
         # the rounding of these two products multiplies activations that are bounded

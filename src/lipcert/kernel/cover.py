@@ -18,9 +18,8 @@ from lipcert.errors import ProofFailed
 from lipcert.kernel.domain import same_region
 from lipcert.kernel.hints import Hints
 from lipcert.kernel.piece_bounds import Bounding, PieceBounds
-from lipcert.kernel.pieces import LEAF, Pieces
 from lipcert.kernel.rounding import up
-from lipcert.kernel.tree import Tree, check_cuts, check_shape
+from lipcert.kernel.tree import LEAF, Pieces, Tree, check_cuts, check_shape
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 from lipcert.model.norms import PLAIN, Norms

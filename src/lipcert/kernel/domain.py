@@ -11,7 +11,7 @@ from lipcert.errors import ProofFailed
 from lipcert.kernel.near import Near, dot
 from lipcert.kernel.rounding import down, norm_above, norm_below, transpose, twice_above, up
 from lipcert.model.arrays import Array, Weight
-from lipcert.model.norms import LInf, Norm
+from lipcert.model.norms import LInf
 from lipcert.model.regions import Ball, Box, Everywhere, Region
 from lipcert.suggest.multipliers import split_rate
 
@@ -53,14 +53,15 @@ def corners(region: Region) -> tuple[Array, Array]:
 
 def same_region(one: Region, two: Region) -> bool:
     """Whether two regions are defined by the same numbers."""
-    pairs = zip(_numbers(one), _numbers(two), strict=True)
-    alike = type(one) is type(two) and ball_norm(one) == ball_norm(two)
-    return alike and all(np.array_equal(*pair) for pair in pairs)
+    if isinstance(one, Ball) and isinstance(two, Ball):
+        clips = same_region(one.clip, two.clip) if one.clip and two.clip else one.clip is two.clip
+        return clips and one.norm == two.norm and _same(one, two, "center", "radius")
+    names = ("lower", "upper") if isinstance(one, Box) else ("center", "radius")
+    return type(one) is type(two) and _same(one, two, *names)
 
 
-def ball_norm(region: Region) -> Norm | None:
-    """The norm of a ball; None for other regions."""
-    return region.norm if isinstance(region, Ball) else None
+def _same(one: Region, two: Region, *names: str) -> bool:
+    return all(np.array_equal(getattr(one, name), getattr(two, name)) for name in names)
 
 
 def kind_of(region: Region) -> object:
@@ -72,24 +73,7 @@ def kind_of(region: Region) -> object:
 
 def is_box(region: Region) -> bool:
     """Whether a region is a box, as balls of the ℓ∞ norm are."""
-    return isinstance(region, Box) or isinstance(ball_norm(region), LInf)
-
-
-def _numbers(region: Region) -> tuple[Array, ...]:
-    """The numbers that define a region."""
-    box = _box(region)
-    ends = (np.zeros(0), np.zeros(0)) if box is None else (box.lower, box.upper)
-    return region.center, np.asarray(region.radius), *ends
-
-
-def _box(region: Region) -> Box | None:
-    """The box that a region is, or is clipped to."""
-    return region.clip if isinstance(region, Ball) else region if isinstance(region, Box) else None
-
-
-def _reach(center: Array, lower: Array, upper: Array) -> Array:
-    """At least the largest distance from the centre along each axis."""
-    return up(np.maximum(upper - center, center - lower))
+    return isinstance(region, Box) or (isinstance(region, Ball) and isinstance(region.norm, LInf))
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,7 +143,7 @@ class Domain:
             found = np.broadcast_to(up(self.radius * up(longest)), (len(self),))
         if self.lower is None or self.upper is None:
             return found
-        reach = _reach(self.center, self.lower, self.upper)
+        reach = up(np.maximum(self.upper - self.center, self.center - self.lower))
         return np.fmin(found, norm_above(reach if start is None else up(reach / start)))
 
     def sizes(self) -> Array:

@@ -477,7 +477,8 @@ def _after(torus: Torus, index: int, levels: list[Array], P: Array | None, power
     here, after = levels[index], math.prod(levels[index + 1].shape[:2])
     symbols, radius = torus.symbols(index, here.reshape(-1, here.shape[-1]))
     edge = Size(np.ldexp(np.tile(radius, (2, 2)), power)).above  # also of what the power makes underflow
-    S = congruence(P, np.ldexp(_embedded(symbols), power), radius=edge)
+    real = np.block([[symbols.real, -symbols.imag], [symbols.imag, symbols.real]])  # E of each
+    S = congruence(P, np.ldexp(real, power), radius=edge)
     return S if len(S) == after else sum_above(np.swapaxes(S.reshape(after, -1, *S.shape[1:]), 0, 1))
 
 
@@ -491,11 +492,3 @@ def _step(S: Array, slopes: Interval, T: Array) -> Array:
     if not (used.above <= wanted).all():
         raise ProofFailed("the multipliers of a layer are too small for one of its frequencies")
     return raised(step.P, np.where(alpha < beta, (wanted - used).above, 0.0))
-
-
-def _embedded(matrices: Array) -> Array:
-    """E of complex matrices: real ones of twice the size."""
-    real, imaginary = matrices.real, matrices.imag
-    return np.concatenate(
-        [np.concatenate([real, -imaginary], axis=-1), np.concatenate([imaginary, real], axis=-1)], axis=-2
-    )

@@ -15,20 +15,7 @@ from scipy import sparse
 
 from lipcert.errors import ProofFailed
 from lipcert.kernel.blocks import factor_sizes, row_blocks, size_times, symmetrised
-from lipcert.kernel.rounding import (
-    ETA,
-    TINY,
-    ULPS,
-    UP,
-    U,
-    down,
-    fan_in,
-    gamma,
-    matvec,
-    square_above,
-    transpose,
-    up,
-)
+from lipcert.kernel.rounding import ETA, TINY, ULPS, UP, U, down, fan_in, gamma, matvec, square_above, transpose, up
 from lipcert.model.arrays import Array, Weight, dense, product, times
 
 _FEW = 0.02
@@ -449,17 +436,13 @@ def diagonal_above(P: Array | None, weight: Weight, half: Array | None = None) -
         else:
             sums = np.einsum("...ij,...ij->...i", half, weight)
         d = np.sqrt(np.maximum(np.diagonal(P, axis1=-2, axis2=-1), TINY))
-        c = np.max([_share(P, d, some) for some in row_blocks(P)], axis=0)[..., None] * UP
+        shares = (np.abs(P[..., some, :]) / d[..., some, None] / d[..., None, :] for some in row_blocks(P))
+        c = np.max([share.max(axis=(-2, -1)) for share in shares], axis=0)[..., None] * UP  # NaN stays NaN
         along = matvec(size, d) * UP
         reach = c * (along * along)
     error = 3.0 * gamma(weight.shape[-1] + 2 * ULPS + 8) * reach
     lost = TINY * (1.0 + c * (1.0 + d.sum(axis=-1, keepdims=True))) * (1.0 + float(size.max()))
     return np.where(still, 0.0, up(np.maximum(sums, 0.0) + error * (UP * UP)) + lost)
-
-
-def _share(P: Array, d: Array, rows: slice) -> Array:
-    """The largest |P_ij| / (d_i d_j) of some rows, as computed; NaN if there is one."""
-    return np.asarray((np.abs(P[..., rows, :]) / d[..., rows, None] / d[..., None, :]).max(axis=(-2, -1)))
 
 
 def _product(one: Weight, two: Weight) -> Array:

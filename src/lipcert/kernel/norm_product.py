@@ -39,9 +39,10 @@ from lipcert.kernel.fourier import convolution_norm, full_kernel
 from lipcert.kernel.near import Approx, Size, congruence, largest_eigenvalue_above
 from lipcert.kernel.neuron_bounds import all_slopes
 from lipcert.kernel.rounding import norm_above, spectral_above
+from lipcert.model.activations import Activation
 from lipcert.model.arrays import Array, Weight, same_columns
 from lipcert.model.convolution import Convolution
-from lipcert.model.network import Layer, Network
+from lipcert.model.network import Network
 
 _SMALL = 1024
 """Rows or columns up to which the product of a matrix with its transpose is formed."""
@@ -105,7 +106,7 @@ def _walked(network: Network) -> tuple[list[Group], list[Size], Size, Size]:
         rest = _block(linear, None, _seen(before))
         lost = (size * every).lost(0)
         every = (size * whole + lost) * steepest
-        groups = _groups(ahead.linear, _carries(layer))
+        groups = _groups(ahead.linear, layer.neurons.gather(_carries, alpha)[0] > 0.0)
         found = []
         for group in groups:
             gains = [_gain(_block(linear, None, one[:, 0]), group, alpha, beta) for one in before]
@@ -135,13 +136,9 @@ def _seen(groups: Sequence[Group]) -> Array:
     return np.sort(np.concatenate([group[:, 0] for group in groups]))
 
 
-def _carries(layer: Layer) -> Array:
-    """Which neurons hand their value on."""
-    assert layer.neurons is not None
-    found = np.zeros(layer.size, dtype=bool)
-    for row, index in layer.neurons.groups:
-        found[index] = row.name == "identity"
-    return found
+def _carries(row: Activation, at: Array) -> tuple[Array]:
+    """Which neurons hand their value on, as ones."""
+    return (np.full(at.shape, float(row.name == "identity")),)
 
 
 def _gain(linear: Linear, group: Group, alpha: Array, beta: Array) -> Size:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -21,7 +21,7 @@ from lipcert.kernel.cover import Cover, prove_leaves, prove_tree
 from lipcert.kernel.domain import Domain, check_region, corners, radius_above, same_region
 from lipcert.kernel.dual_bound import Cut, DualBound, DualHints, stays_negative
 from lipcert.kernel.facts import EllipsoidFact, Fact, LipschitzFact, PairsFact, RowsFact, SlopesFact
-from lipcert.kernel.guide import Guide
+from lipcert.kernel.guide import Guide, View
 from lipcert.kernel.hints import Hints, Interval, Part
 from lipcert.kernel.interval_arithmetic import derivatives, values
 from lipcert.kernel.jacobian import entries
@@ -34,7 +34,7 @@ from lipcert.kernel.quadratic_relaxation import ParabolaHints, QuadraticRelaxati
 from lipcert.kernel.rounding import inflate, norm_above, up
 from lipcert.kernel.sweep import Sweep, proving, stacked
 from lipcert.kernel.tree import Tree
-from lipcert.model.arrays import Array, frozen
+from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 from lipcert.model.norms import LInf, Norms
 from lipcert.model.regions import Ball, Region
@@ -63,8 +63,11 @@ class OutputBounds:
     region: Region
     bound: float
     output: Near
-    _sweep: Sweep = field(repr=False)
-    _which: int
+    _ellipsoid: tuple[Array, int] = field(repr=False)
+    """S and e with Δv_N Δv_Nᵀ ≼ ‖Δz_0‖² 4**e·S."""
+    _sweep: Sweep | None = field(default=None, repr=False)
+    """None after the product of norms, which says nothing of single neurons."""
+    _which: int = 0
     _earlier: tuple[BackSubstitution, ...] = field(default=(), repr=False)
     _told: tuple[Hints, ...] = field(default=(), repr=False)
     tree: Tree | None = field(default=None, repr=False)
@@ -72,7 +75,7 @@ class OutputBounds:
     @cached_property
     def sweeps(self) -> tuple[Hints, ...]:
         """The hints that prove all of this again."""
-        if isinstance(self._sweep, _Product):
+        if self._sweep is None:
             return ()
         return self._told or (self._sweep.hints(self._which),)
 
@@ -89,18 +92,20 @@ class OutputBounds:
     @property
     def intervals(self) -> tuple[Interval, ...]:
         """Where the pre-activations of each hidden layer lie."""
-        return tuple((lower[self._which], upper[self._which]) for lower, upper in self._sweep.intervals)
+        ends = self._sweep.intervals if self._sweep else ()
+        return tuple((lower[self._which], upper[self._which]) for lower, upper in ends)
 
     @property
     def multipliers(self) -> list[tuple[Array, int]]:
         """About the T of each hidden layer that the proof used, relative to 4**exponent, and the exponent."""
-        steps = zip(self._sweep.views, self._sweep.steps, strict=True)
+        steps = zip(self._views, self._sweep.steps if self._sweep else (), strict=True)
         return [(v.widen(s.multipliers)[self._which], int(v.exponent[self._which])) for v, s in steps]
 
     @property
-    def _ellipsoid(self) -> tuple[Array, int]:
-        """S and e with Δv_N Δv_Nᵀ ≼ ‖Δz_0‖² 4**e·S."""
-        return self._sweep.S[self._which], int(self._sweep.exponent[self._which])
+    def _views(self) -> Sequence[View]:
+        if self._sweep is None:
+            raise ProofFailed("the product of norms says nothing of single neurons")
+        return self._sweep.views
 
     def lipschitz(self, rows: Array) -> Array:
         """At least the Lipschitz constant of each combination rows·v_N of the outputs, for rows (k, outputs)."""
@@ -113,8 +118,8 @@ class OutputBounds:
         """At least max over the region of rows·v_N by linear relaxation, (k,); infinite where there is none."""
         best = np.full(len(rows), np.inf)
         with np.errstate(all="ignore"):
-            found = (trace.above_output(self._which, rows) for trace in (*self._earlier, *self._sweep.traces))
-            return np.fmin.reduce([best, *found])
+            traces = (*self._earlier, *(self._sweep.traces if self._sweep else ()))
+            return np.fmin.reduce([best, *(trace.above_outputs(rows, [self._which])[0] for trace in traces)])
 
     def measured(self, bounds: Array) -> Array:
         """Bounds by ℓ2 norms, as bounds by the norm of the ball: ‖z‖₂ ≤ (largest ‖z‖₂ of its unit ball)·‖z‖."""
@@ -220,11 +225,12 @@ class OutputBounds:
         """What a quadratic relaxation knows over a ball."""
         network, ball = self.network, self._plain_ball(self.region)
         spreads = []
-        for view in self._sweep.views:
+        for view in self._views:
             neurons, S = view.known(self._which)
             spreads.append(Spread(S, int(view.exponent[self._which]), neurons))
         with proving():
-            return QuadraticRelaxation(network, ball, _path(network, ball), self.intervals, spreads)
+            path = [(v[0], error[0]) for v, error in trajectory(held(network), ball.center[None])]
+            return QuadraticRelaxation(network, ball, path, self.intervals, spreads)
 
     @staticmethod
     def _plain_ball(region: Region) -> Ball:
@@ -238,11 +244,9 @@ def _rules_of_rows(dual: Sequence[DualHints], quadratic: Sequence[Quadratic]) ->
     return kinds | ({"dual"} if dual else set())
 
 
-@lru_cache(4)
 def both_sides(outputs: int) -> Array:
     """Rows for every output, and for its negative."""
-    eye = np.eye(outputs)
-    return frozen(np.concatenate([eye, -eye]))
+    return np.concatenate([np.eye(outputs), -np.eye(outputs)])
 
 
 def pairs(outputs: int, label: int) -> Array:
@@ -267,15 +271,12 @@ def relaxed(proofs: Sequence[OutputBounds]) -> RowsFact:
         for layer, interval in zip(network.layers, hidden, strict=False):
             assert layer.neurons is not None
             alpha, beta = slope_bounds(layer.neurons, *interval)
-            lines = np.array(alpha), np.array(alpha)
             where = np.nonzero(alpha < beta)
-            if where[0].size:
-                told = suggested_lines(layer.neurons.take(where[1]), (interval[0][where], interval[1][where]))
-                for line, slope in zip(lines, told, strict=True):
-                    line[where] = np.where(np.isfinite(slope), slope, 0.0)
-            trace.settle(interval, (alpha, beta), lines)
+            ends = interval[0][where], interval[1][where]
+            told = suggested_lines(layer.neurons.take(where[1]), ends) if where[0].size else ends
+            trace.settle(interval, (alpha, beta), told)
         rows = both_sides(network.outputs)
-        limits = np.fmin(np.concatenate([high[0], -low[0]]), trace.above_output(0, rows))
+        limits = np.fmin(np.concatenate([high[0], -low[0]]), trace.above_outputs(rows)[0])
     return proofs[0].made(RowsFact, {"back-substitution"}.union(*(one.rules for one in proofs)), rows, limits[None])
 
 
@@ -303,7 +304,6 @@ def entries_fact(one: OutputBounds, outputs: tuple[Group, ...], inputs: tuple[Gr
     some = sorted({k for group in inputs for k in group})
     at = {k: place for place, k in enumerate(some)}
     places = tuple(tuple(at[k] for k in group) for group in inputs)
-    limits = np.full((len(outputs), len(inputs)), one.bound)
     with proving():
         network = one.network.select(None if len(some) == one.network.inputs else some)
         found = entries(network, _slopes(one.network, one.intervals), one.multipliers)
@@ -352,13 +352,7 @@ def _slopes(network: Network, intervals: Sequence[Interval]) -> list[Interval]:
 def output_at(network: Network, points: Array, quickly: bool = False) -> Near:
     """The outputs at points (count, inputs), with larger errors quickly."""
     with proving():
-        return Near(*trajectory(_extended(network), points, quickly)[-1])
-
-
-def _path(network: Network, ball: Ball) -> list[tuple[Array, Array]]:
-    """The pre-activations at the centre and their errors, those of the outputs last."""
-    with proving():
-        return [(v[0], error[0]) for v, error in trajectory(_extended(network), ball.center[None])]
+        return Near(*trajectory(held(network), points, quickly)[-1])
 
 
 def outputs_asked(network: Network, regions: Sequence[Region], guide: Guide) -> list[OutputBounds | ProofFailed]:
@@ -369,26 +363,13 @@ def outputs_asked(network: Network, regions: Sequence[Region], guide: Guide) -> 
     numbers = {id(region): number for number, region in enumerate(regions)}
 
     def ask(domain: Domain | None, some: Sequence[Region]) -> list[OutputBounds]:
-        run = Sweep(network, domain, guide).run()
-        return [_bounds(network, region, outputs[numbers[id(region)]], run, n) for n, region in enumerate(some)]
+        run, values = Sweep(network, domain, guide).run(), [outputs[numbers[id(region)]] for region in some]
+        return [_finite(_swept(network, region, values[n], run, n)) for n, region in enumerate(some)]
 
     return stacked(network, regions, ask)
 
 
-@dataclass(frozen=True, eq=False)
-class _Product:
-    """The product of norms in the place of a sweep: nothing is known of single neurons."""
-
-    network: Network
-    bounds: Array
-    S: Array
-    exponent: Array
-    intervals: Sequence[Interval] = ()
-    traces: Sequence[BackSubstitution] = ()
-    start: None = None
-
-
-_products: WeakKeyDictionary[Network, _Product] = WeakKeyDictionary()
+_products: WeakKeyDictionary[Network, tuple[float, tuple[Array, int]]] = WeakKeyDictionary()
 
 
 def outputs_by_norms(network: Network, region: Region, before: OutputBounds | None = None) -> OutputBounds:
@@ -399,11 +380,12 @@ def outputs_by_norms(network: Network, region: Region, before: OutputBounds | No
     check_region(region, network.inputs)
     if network not in _products:
         S, exponent = norm_ellipsoid(network)
-        bound = inflate(np.ldexp(np.sqrt(largest_eigenvalue_above(S)), exponent), 2)
-        _products[network] = _Product(network, np.asarray([bound]), S[None], np.array([exponent]))
+        size = np.ldexp(np.sqrt(largest_eigenvalue_above(S)), exponent)
+        _products[network] = float(inflate(size, 2)), (S, exponent)
     known = before is not None and before.network is network and np.array_equal(before.region.center, region.center)
     output = before.output if known and before is not None else _values(network, [region])[0]
-    return _bounds(network, region, output, _products[network], 0)  # type: ignore[arg-type]
+    bound, ellipsoid = _products[network]
+    return _finite(OutputBounds(network, region, bound, output, ellipsoid))
 
 
 def outputs_hinted(
@@ -428,24 +410,22 @@ def outputs_hinted(
         elif tree is not None:
             ceiling = prove_tree(network, region, tree, sweeps)
         (value,) = _values(network, [region])
-        found = _bounds(network, region, value, sweep, 0, ceiling)
-        return replace(found, _earlier=tuple(traces), _told=tuple(sweeps), tree=tree)
+        found = _swept(network, region, value, sweep)
+        bound = float(np.minimum(found.bound, ceiling))  # NaN stays NaN
+        return _finite(replace(found, bound=bound, _earlier=tuple(traces), _told=tuple(sweeps), tree=tree))
 
 
-def _bounds(
-    network: Network,
-    region: Region,
-    output: Near,
-    sweep: Sweep,
-    which: int,
-    ceiling: float = np.inf,
-) -> OutputBounds:
+def _swept(network: Network, region: Region, output: Near, sweep: Sweep, which: int = 0) -> OutputBounds:
     if sweep.start is not None:  # then ellipsoids are relative to ‖Δz_0/h‖, not to ‖Δz_0‖
         raise ProofFailed("ellipsoids of outputs begin with a unit ball, the hints begin with other axes")
-    bound = float(np.minimum(sweep.bounds[which], ceiling))
-    if not np.isfinite(bound):
+    bound, ellipsoid = float(sweep.bounds[which]), (sweep.S[which], int(sweep.exponent[which]))
+    return OutputBounds(network, region, bound, output, ellipsoid, sweep, which)
+
+
+def _finite(found: OutputBounds) -> OutputBounds:
+    if not np.isfinite(found.bound):
         raise ProofFailed("no finite bound was found; try a smaller region or another method")
-    return OutputBounds(network, region, bound, output, sweep, which)
+    return found
 
 
 def _values(network: Network, regions: Sequence[Region]) -> list[Near]:
@@ -453,13 +433,3 @@ def _values(network: Network, regions: Sequence[Region]) -> list[Near]:
     centers = {region.center.tobytes(): region.center for region in regions if region.bounded}
     found = {name: output_at(network, center[None])[0] for name, center in centers.items()}
     return [found[region.center.tobytes()] if region.bounded else Near.of(np.zeros(0)) for region in regions]
-
-
-_held: WeakKeyDictionary[Network, Network] = WeakKeyDictionary()
-
-
-def _extended(network: Network) -> Network:
-    """:func:`held`, once for a network."""
-    if network not in _held:
-        _held[network] = held(network)
-    return _held[network]

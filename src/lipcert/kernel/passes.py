@@ -64,10 +64,8 @@ def ask(
             norms = part.norms.bare
             sweep = Sweep(part.of(network), domain, guide, part.known(known), enclose=False, norms=norms).run()
         bound = float(sweep.bounds[0])
-    for lower, upper in sweep.intervals:
-        frozen(lower), frozen(upper)
-    for T in sweep.hinted:
-        frozen(T)
+    for array in (*(end for interval in sweep.intervals for end in interval), *sweep.hinted):
+        frozen(array)
     hints = sweep.hints(0)
     _facts[hints] = Fact(network, region, before, part, norms, tuple(sweep.intervals), bound)
     return sweep, hints

@@ -24,11 +24,11 @@ from lipcert.kernel.jacobian import interval_bounds
 from lipcert.kernel.near import Near
 from lipcert.kernel.norms import induced_above, spectral_factor
 from lipcert.kernel.passes import intervals
-from lipcert.kernel.pieces import Pieces, children
 from lipcert.kernel.rays import along_rays, only_at_infinity
 from lipcert.kernel.rounding import inflate
 from lipcert.kernel.sweep import Sweep, proving
 from lipcert.kernel.taylor import Second, SecondOrder, curved
+from lipcert.kernel.tree import Pieces, children
 from lipcert.model.arrays import Array, frozen
 from lipcert.model.network import Network
 from lipcert.model.norms import PLAIN, LInf, Norms
@@ -213,9 +213,8 @@ class PieceBounds(Bounding):
     """
 
     carries = True
-    coarse = (
-        3.0  # with 1 a piece of tanh 4-64-64-1 takes twice the time, with 10 bounds of deep networks are 1.4 as large
-    )
+    coarse = 3.0
+    """With 1 a piece of tanh 4-64-64-1 takes twice the time, with 10 bounds of deep networks are 1.4 as large."""
 
     def __init__(
         self,

@@ -258,10 +258,7 @@ class Sweep:
         some, ends = neurons.take(places[1]), (interval[0][places], interval[1][places])
         for which, trace in enumerate(self.traces):
             told = self.guide.lines(which, index, some, places[1], ends) if places[0].size else ends
-            lower, upper = np.array(slopes[0]), np.array(slopes[0])
-            lower[places], upper[places] = (np.where(np.isfinite(slope), slope, 0.0) for slope in told)
-            self.drawn[which].append((lower, upper))
-            trace.settle(interval, slopes, (lower, upper))
+            self.drawn[which].append(trace.settle(interval, slopes, told))
 
     def _activate(self, index: int, image: Image, axes: Array | None, slopes: Interval) -> Array:
         """P after the neurons of a layer; what is left out is not part of it."""

@@ -20,9 +20,9 @@ from lipcert.kernel.cover import Cover, Leaf, prepare
 from lipcert.kernel.domain import corners
 from lipcert.kernel.hints import Interval
 from lipcert.kernel.piece_bounds import Bounding, PieceBounds
-from lipcert.kernel.pieces import AXIS, Pieces
 from lipcert.kernel.rays import along_rays, has_rays
 from lipcert.kernel.taylor import MOST_INPUTS, curved
+from lipcert.kernel.tree import AXIS, Pieces
 from lipcert.methods.anytime import Anytime
 from lipcert.methods.directions import Stretch
 from lipcert.methods.joint import Joint

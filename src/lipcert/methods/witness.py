@@ -8,7 +8,7 @@ import numpy as np
 
 from lipcert.kernel.backsubstitution import at_kink
 from lipcert.kernel.piece_bounds import Bounding
-from lipcert.kernel.pieces import Pieces
+from lipcert.kernel.tree import Pieces
 from lipcert.model.arrays import Array, dense, times
 
 _INWARD = 1e-7

@@ -170,14 +170,11 @@ class Convolution:
 
     def _windows(self, pictures: Array) -> Array:
         """What each output sees of pictures (k, groups, inputs, *image): (k, groups, fan_in, places)."""
-        last = tuple(range(-self.axes, 0))
+        last, pads = tuple(range(-self.axes, 0)), [(0, 0)] * 3 + list(self.padding)
         spans = [d * (k - 1) + 1 for d, k in zip(self.dilation, self.window, strict=True)]
-        windows: Array = np.lib.stride_tricks.sliding_window_view(self._padded(pictures), spans, axis=last)
+        padded = np.pad(pictures, pads, mode="wrap" if self.circular else "constant")
+        windows: Array = np.lib.stride_tricks.sliding_window_view(padded, spans, axis=last)
         reach = (slice(0, (p - 1) * s + 1, s) for p, s in zip(self.places, self.stride, strict=True))
         seen = windows[(slice(None),) * 3 + (*reach, *(slice(None, None, d) for d in self.dilation))]
         order = [0, 1, 2, *range(3 + self.axes, 3 + 2 * self.axes), *range(3, 3 + self.axes)]
         return seen.transpose(order).reshape(len(pictures), self.groups, self.fan_in, math.prod(self.places))
-
-    def _padded(self, pictures: Array) -> Array:
-        pads = [(0, 0)] * (pictures.ndim - self.axes) + list(self.padding)
-        return np.pad(pictures, pads, mode="wrap") if self.circular else np.pad(pictures, pads)

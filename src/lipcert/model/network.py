@@ -301,16 +301,14 @@ class Network:
     def jacobian_of(self, slopes: Sequence[Array], batch: tuple[int, ...] = ()) -> Array:
         """The product W_N D_{N-1} … D_1 W_1 for given slopes (..., neurons), from its narrower end."""
         if self.inputs < self.outputs:
-            product = np.broadcast_to(np.eye(self.inputs), (*batch, self.inputs, self.inputs))
-            for layer, slope in zip(self.layers, [*slopes, None], strict=True):
-                product = times(product, layer.weight.T)
-                product = product if slope is None else product * slope[..., None, :]
-            return np.swapaxes(product, -1, -2)
-        product = np.broadcast_to(np.eye(self.outputs), (*batch, self.outputs, self.outputs))
-        for layer, slope in zip(self.layers[::-1], [None, *slopes[::-1]], strict=True):
-            product = product if slope is None else product * slope[..., None, :]
-            product = times(product, layer.weight)
-        return product
+            maps, ends = [layer.weight.T for layer in self.layers], list(slopes)
+        else:
+            maps, ends = [layer.weight for layer in self.layers[::-1]], list(slopes[::-1])
+        size = min(self.inputs, self.outputs)
+        product = times(np.broadcast_to(np.eye(size), (*batch, size, size)), maps[0])
+        for weight, slope in zip(maps[1:], ends, strict=True):
+            product = times(product * slope[..., None, :], weight)
+        return np.swapaxes(product, -1, -2) if self.inputs < self.outputs else product
 
     def slice(self, start: int, stop: int) -> Network:
         """The part from z_start (0: the input) to v_stop."""
