@@ -99,12 +99,21 @@ def _sweep(rng: np.random.Generator, sweep: Hints) -> Hints:
     )
 
 
+def other_hints(rng: np.random.Generator, sweep: Hints, inputs: int) -> Hints:
+    """Hints with a change, or for an ellipsoid that begins larger or smaller than the unit ball."""
+    if rng.random() < 0.6:
+        return _sweep(rng, sweep)
+    power = int(some(rng, -1, -30, 30, -90))
+    exponents = tuple(e + power for e in sweep.exponents)
+    return replace(sweep, start=np.full(inputs, 2.0**power), exponents=exponents)
+
+
 def _sweeps(rng: np.random.Generator, cert: Certificate) -> Certificate:
     sweeps = list(cert.sweeps)
     sort = rng.random()
     if sweeps and sort < 0.8:
         k = int(rng.integers(len(sweeps)))
-        sweeps[k] = _sweep(rng, sweeps[k])
+        sweeps[k] = other_hints(rng, sweeps[k], cert.region.dimension or 2)
     elif sort < 0.9:
         sweeps = sweeps + sweeps
     else:

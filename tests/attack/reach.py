@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from flint import arb, fmpq
 import lipcert as lc
 from attack.draw import METHODS, extreme, leaky, plain, region, rescaled, some, tilted
 from attack.log import Log, decimal
+from attack.mutants import other_hints
 from attack.parameters import draw_neuron
 from attack.points import belongs, candidates
 from attack.truth import Model, outputs
@@ -23,6 +25,8 @@ def reach(rng: np.random.Generator, log: Log) -> None:
     net, where = some(rng, _natural, _scaled, _line, draw_neuron)(rng)
     layer = int(some(rng, net.depth, net.depth, rng.integers(1, net.depth + 1)))
     found = log.ask(f"lc.reach(net, region, {some(rng, *METHODS)}, layer={layer})", net=net, region=where)
+    if found is not None and rng.random() < 0.5:
+        found = log.ask("lc.verify(net, claim)", net=net, claim=_other(rng, found))
     if found is None:
         return
     model = Model.of(net)
@@ -41,6 +45,16 @@ def reach(rng: np.random.Generator, log: Log) -> None:
         if outside:
             log.violation(f"{outside} for the input {[decimal(arb(c)) for c in x]}")
             return
+
+
+def _other(rng: np.random.Generator, found: Any) -> Any:
+    """A claim of next to nothing with other hints: what these prove is what it comes to."""
+    whole = (one for one in found.proofs if one.kind == "whole")
+    inputs = found.region.dimension
+    proofs = (replace(one, sweeps=tuple(other_hints(rng, sweep, inputs) for sweep in one.sweeps)) for one in whole)
+    far = np.full(len(found.center), 1.7e308)
+    sets = {"lower": -far, "upper": far, "hull": (-far[None], far[None]), "shape": np.diag(1e-4 * far)}
+    return replace(found, **sets, bound=1.7e308, proofs=tuple(proofs))
 
 
 def _inverse(shape: np.ndarray[Any, Any]) -> Any:
