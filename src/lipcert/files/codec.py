@@ -160,7 +160,10 @@ def _record(kind: type, value: Any, where: str) -> Any:
     entries = _entries(kind)
     if value.keys() != entries.keys():
         odd = min(value.keys() ^ entries.keys())
-        raise ValueError(f"the field {odd[:40]!a} of {where} is {'missing' if odd in entries else 'unknown'}")
+        state = "missing" if odd in entries else "unknown"
+        raise ValueError(
+            f"the field {odd[:40]!a} of {where} is {state}; answers of earlier versions must be made again"
+        )
     found = {name: decode(part, value[name], f"{where}.{name}") for name, part in entries.items()}
     return kind(**found, **LEFT_OUT.get(kind.__name__, {}))
 
