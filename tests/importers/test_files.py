@@ -427,9 +427,8 @@ def test_finding_9_tensors_that_require_grad() -> None:
 
 
 def test_finding_9_parameters_that_are_no_numbers(tmp_path: Path) -> None:
-    torch = pytest.importorskip("torch", reason="PyTorch is an extra")
-    for slope in (10**400, torch.ones(2, requires_grad=True), np.ma.array([1.0, 2.0], mask=[False, True])):
-        with pytest.raises(lc.InvalidInput, match="negative_slope must be a number or one per neuron"):
+    for slope in (10**400, np.ma.array([1.0, 2.0], mask=[False, True])):
+        with pytest.raises(lc.InvalidInput, match=r"negative_slope (must be numbers|has masked entries)"):
             lc.activation("leaky_relu", negative_slope=slope)
     net = lc.Network.from_weights([W[0]])
     with pytest.raises(lc.InvalidInput, match="clip must be a pair of numbers"):

@@ -14,9 +14,10 @@ import lipcert
 SOURCE = Path(lipcert.__file__).parent
 TRUSTED = [
     *sorted((SOURCE / "kernel").glob("*.py")),
-    *(SOURCE / "questions" / f"{name}.py" for name in ("reach", "radius", "sensitivity")),
+    *sorted((SOURCE / "answers").glob("*.py")),
 ]
 SUGGESTIONS = {
+    "reach.contains": "as far as floating point can tell",
     "near.squared": "a product of sizes adds more than what underflows",
     "step.multipliers": "the multipliers that were used, as a hint",
     "fourier._portions": "how many frequencies go together",
