@@ -70,7 +70,7 @@ CASES: list[tuple[Callable[[], object], str]] = [
     (lambda: lc.Ball([0.0], NAN), r"radius must be finite"),
     (lambda: lc.Ball([0.0], INF), r"radius must be finite"),
     (lambda: lc.Ball([0.0, NAN], 1.0), r"center must be finite, got 1"),
-    (lambda: lc.Ball("here", 1.0), r"center must be real numbers, got str"),
+    (lambda: lc.Ball("here", 1.0), r"center must be real numbers, got 'here'"),
     (lambda: lc.Ball([0.0, 1.0], [1.0, 2.0]), r"radius must be one number.*got shape \(2,\)"),
     (lambda: lc.Box([0.0, 2.0], [1.0, 1.0]), r"at index \[1\] lower is 2.0, upper is 1.0"),
     (lambda: lc.Box([0.0, 0.0], [1.0, 1.0, 1.0]), r"lower .*\(2,\).*upper .*\(3,\)"),

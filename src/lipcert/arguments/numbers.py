@@ -27,10 +27,10 @@ def numbers(name: str, value: Any) -> Array:
     except (TypeError, ValueError, ArithmeticError, RuntimeError) as error:  # of a list, an int, a tensor
         raise InvalidInput(f"{name} must be numbers, got {type(value).__name__}: {error}") from None
     if array.dtype.kind != "f":
-        got = f"{type(value).__name__} of {array.dtype.name}" if array.size != 1 else f"{array.item()!r:.60}"
+        got = f"{type(value).__name__} of {array.dtype.name}" if array.ndim else f"{array.item()!r:.60}"
         raise InvalidInput(f"{name} must be real numbers, got {got}")
     if not np.isfinite(array).all():
-        odd = f"{np.count_nonzero(~np.isfinite(array))} NaN or infinite entries" if array.size != 1 else array.item()
+        odd = f"{np.count_nonzero(~np.isfinite(array))} NaN or infinite entries" if array.ndim else array.item()
         raise InvalidInput(f"{name} must be finite, got {odd}")
     return array
 
