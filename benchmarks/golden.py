@@ -1,7 +1,7 @@
 """The golden set: answers of every kind, with their bounds and times, to compare two versions.
 
 Run: python benchmarks/golden.py --write before.json ../shared/data       (with the old version)
-     python benchmarks/golden.py --compare before.json ../shared/data     (with the new one)
+     python benchmarks/golden.py --compare before.json ../shared/data     (with the new one; --only reach for a part)
 
 Exits 1 if a bound rose by more than 1e-9 of itself. Times are processor seconds, the least of three runs, and are
 compared as sums per kind: single answers of milliseconds are noise. Only methods whose result does not depend on the
@@ -168,10 +168,13 @@ def main() -> None:
     parser.add_argument("data", type=Path, nargs="?", help="the folder of public models")
     parser.add_argument("--write", type=Path, help="compute all answers into a file")
     parser.add_argument("--compare", type=Path, help="compute all answers and compare them with a file")
+    parser.add_argument("--only", default="", help="only answers whose name contains this")
     options = parser.parse_args()
     several = [cells(), laws(), kinds(), norms(), parts(), answers(), *([public(options.data)] if options.data else [])]
     found = {}
     for name, ask in itertools.chain(*several):
+        if options.only not in name:
+            continue
         found[name] = timed(ask)
         print(f"\r\x1b[2K{len(found)} {name}", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
