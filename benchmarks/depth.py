@@ -20,7 +20,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 import lipcert as lc
-from lipcert.methods.chain import Chain
+from lipcert.methods.joint import Chain
 from lipcert.methods.method import Kept
 
 DEPTHS = (20, 40, 80)

@@ -13,7 +13,7 @@ import numpy as np
 
 import lipcert as lc
 from lipcert.kernel.hints import Linear
-from lipcert.methods.closed_form import ClosedForm
+from lipcert.methods.greedy import ClosedForm
 from lipcert.model.arrays import Array
 from lipcert.questions.prove_outputs import prove_outputs_many
 

@@ -89,8 +89,8 @@ PLANTED: dict[str, tuple[Rule, str, str, str]] = {
     "a search": (
         foreign,
         "kernel/rounding.py",
-        "from lipcert.methods import eigenvalues",
-        "lipcert.methods.eigenvalues",
+        "from lipcert.methods import greedy",
+        "lipcert.methods.greedy",
     ),
     "a search, for types": (
         foreign,
@@ -119,7 +119,7 @@ PLANTED: dict[str, tuple[Rule, str, str, str]] = {
         "import lipcert.model.arrays",
         "model.arrays",
     ),
-    "a search, in the errors": (foreign, "errors.py", "from lipcert.runtime.limits import within", "runtime.limits"),
+    "a search, in the errors": (foreign, "errors.py", "from lipcert.runtime.machine import within", "runtime.machine"),
     "a search, by a string": (foreign, "kernel/hints.py", "WHERE = 'lipcert.methods.method'", "lipcert.methods.method"),
     "whatever is asked for": (foreign, "kernel/hints.py", "import importlib", "imports importlib"),
     "whatever is asked for, built in": (foreign, "kernel/hints.py", "odd = __import__('rich')", "uses __import__"),
@@ -132,7 +132,7 @@ PLANTED: dict[str, tuple[Rule, str, str, str]] = {
     ),
     "a cycle, later": (module_cycles, "methods/method.py", LATER + "from lipcert.methods import auto", "methods.auto"),
     "a cycle, by a string": (module_cycles, "model/arrays.py", "A = 'lipcert.model.network:Network'", "model.network"),
-    "a cycle of packages": (package_cycles, "runtime/threads.py", "import lipcert.methods.auto", "runtime"),
+    "a cycle of packages": (package_cycles, "runtime/machine.py", "import lipcert.methods.auto", "runtime"),
     "a private name": (private_names, "methods/method.py", "from lipcert.kernel.cover import _shape", "_shape"),
     "a private name, dotted": (private_names, "cli/methods.py", "import lipcert.kernel.cover as c\nc._shape", "_shape"),
     "a private name, in full": (private_names, "cli/methods.py", "import lipcert.errors\nlipcert.errors._x", "_x"),

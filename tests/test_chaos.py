@@ -410,9 +410,9 @@ def test_the_questions_reach_what_can_be_reached() -> None:
     expected |= {"auto.Auto.candidates", "method.MethodGuide.lines", "method.Problem.sweep", "split.RowSearch.cuts"}
     expected |= {f"second_order_jacobian.{name}" for name in ("improved", "_Search.hints", "_parabola")}
     expected |= {"quadratic.suggest", "dual.DualSearch.find", "second_order.SecondOrderSearch.suggest"}
-    expected = {f"methods.{name}" for name in expected} | {"runtime.threads.suited_to"}
-    offered = ("lines.suggested_lines", "lines.touching", "multipliers.advised", "algebra.lowest")
-    expected |= {f"suggest.{name}" for name in (*offered, "ellipsoids.start_near", "lines.slope_parabola")}
+    expected = {f"methods.{name}" for name in expected} | {"runtime.machine.suited_to"}
+    offered = ("lines.suggested_lines", "lines.touching", "multipliers.advised", "multipliers.lowest")
+    expected |= {f"suggest.{name}" for name in (*offered, "multipliers.start_near", "lines.slope_parabola")}
     assert labels >= expected, expected - labels
 
 

@@ -20,12 +20,10 @@ from lipcert.importers.kernels import conv_stack
 from lipcert.importers.registry import register as register_activation
 from lipcert.kernel.hints import Linear, Lipschitz
 from lipcert.methods.auto import Auto
-from lipcert.methods.closed_form import ClosedForm
-from lipcert.methods.diagonal import Diagonal
+from lipcert.methods.greedy import ClosedForm, Diagonal, Scalar
 from lipcert.methods.joint import Joint
 from lipcert.methods.lower import LowerBound, lower_bound
 from lipcert.methods.method import Greedy, Method, Stage
-from lipcert.methods.scalar import Scalar
 from lipcert.methods.split import Split
 from lipcert.model.activations import Activation, activation
 from lipcert.model.convolution import Convolution

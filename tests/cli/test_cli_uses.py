@@ -153,8 +153,8 @@ def test_an_interrupted_campaign_says_how_to_go_on(lipcert: Command, monkeypatch
 
 
 def test_notes_of_a_certificate_are_printed(lipcert: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lipcert.runtime.costs._SMALL", 2)
-    monkeypatch.setattr("lipcert.runtime.costs.available_memory", lambda: 100)
+    monkeypatch.setattr("lipcert.runtime.machine._SMALL", 2)
+    monkeypatch.setattr("lipcert.runtime.machine.available_memory", lambda: 100)
     outcome = lipcert("bound", "model.npz", "--method", "scalar", "--no-lower-bound")
     assert outcome.code == 0
     assert "the product of norms, for all inputs" in outcome.out

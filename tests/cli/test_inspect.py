@@ -9,7 +9,7 @@ import pytest
 
 import lipcert as lc
 from command import Command
-from lipcert.runtime.costs import available_memory
+from lipcert.runtime.machine import available_memory
 from networks import random_network
 from onnx_graphs import model_of, node, single
 
@@ -105,7 +105,7 @@ def test_free_memory_is_known_here() -> None:
 
 def test_too_little_memory_is_said_before_starting(monkeypatch: pytest.MonkeyPatch) -> None:
     network = random_network(0, (4, 2500, 2), "tanh")
-    monkeypatch.setattr("lipcert.runtime.costs.available_memory", lambda: 10**8)
+    monkeypatch.setattr("lipcert.runtime.machine.available_memory", lambda: 10**8)
     for region in (None, lc.Ball(np.zeros(4), 1.0)):
         found = lc.certify(network, region, lc.ClosedForm())
         assert found.found_by == "Trivial"

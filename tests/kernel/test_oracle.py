@@ -23,7 +23,7 @@ from lipcert.kernel.sweep import Sweep, proving
 from lipcert.methods.method import MethodGuide
 from lipcert.model.arrays import Array, dense
 from lipcert.model.regions import Region
-from lipcert.suggest.replay import StoredGuide
+from lipcert.suggest.multipliers import StoredGuide
 from networks import ROWS
 from oracle import Oracle, below, check_inside, exact_layers, norm, rules_of, single, value_over
 

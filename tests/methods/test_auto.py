@@ -18,8 +18,8 @@ import lipcert as lc
 from lipcert.kernel.hints import BOTH
 from lipcert.kernel.piece_bounds import PieceBounds
 from lipcert.kernel.tree import Pieces
-from lipcert.methods import descent
-from lipcert.methods.chain import Value
+from lipcert.methods import joint as descent
+from lipcert.methods.joint import Value
 from lipcert.methods.method import Problem
 from lipcert.model.arrays import Array
 from lipcert.model.regions import Region
@@ -46,7 +46,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    for module in ("methods.anytime", "methods.split", "methods.joint", "runtime.clock"):
+    for module in ("methods.split", "methods.joint", "runtime.clock"):
         monkeypatch.setattr(sys.modules[f"lipcert.{module}"], "time", clock)
     return clock
 

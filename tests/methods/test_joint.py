@@ -12,9 +12,7 @@ from scipy import sparse
 import lipcert as lc
 from lipcert.kernel.hints import BOTH
 from lipcert.methods import joint
-from lipcert.methods.chain import Chain, Value
-from lipcert.methods.descent import follow
-from lipcert.methods.joint import chosen, log_multipliers, repeated
+from lipcert.methods.joint import Chain, Value, chosen, follow, log_multipliers, repeated
 from lipcert.methods.method import Candidate, Kept, Problem
 from lipcert.model.arrays import Array
 from lipcert.model.regions import Region

@@ -12,7 +12,7 @@ import pytest
 from scipy import linalg, optimize
 
 import lipcert as lc
-from lipcert.methods.eigenvalues import largest, top
+from lipcert.methods.greedy import largest, top
 from lipcert.methods.method import Greedy, Method, Stage
 from lipcert.model.arrays import Array, dense
 from lipcert.questions.compare import compare

@@ -14,7 +14,7 @@ import pytest
 from scipy.io import savemat
 
 import lipcert as lc
-from lipcert.arguments.names import ALIASES, PRESETS
+from lipcert.arguments.numbers import ALIASES, PRESETS
 from lipcert.errors import InvalidInput
 from lipcert.model.activations import CONCAVE, CONVEX, TABLE, Activation
 from lipcert.model.arrays import Array

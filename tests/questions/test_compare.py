@@ -19,7 +19,7 @@ from lipcert.published import EclipseGenLocal, Published
 from lipcert.questions import compare as comparing
 from lipcert.questions.compare import Comparison, Row, compare, run
 from lipcert.questions.names import METHODS, OWN, PUBLISHED
-from lipcert.runtime.limits import within
+from lipcert.runtime.machine import within
 from networks import random_network
 
 
@@ -48,7 +48,7 @@ def test_a_call_within_a_limit() -> None:
 
 def test_a_call_does_not_outlive_its_caller() -> None:
     work = "import os, time; print(os.getpid(), flush=True); time.sleep(600)"
-    script = f"from lipcert.runtime.limits import within; within(600.0, exec, {work!r})"
+    script = f"from lipcert.runtime.machine import within; within(600.0, exec, {work!r})"
     caller = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
     assert caller.stdout is not None
     worker = int(caller.stdout.readline())

@@ -1,16 +1,21 @@
-"""What users hand in, as arrays, or errors that name the argument and what came."""
+"""What users hand in, as arrays and names, or errors that name the argument and what came.
+
+Numbers and points; matrices; boxes, balls and scales; convolutions; activations.
+"""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
-from typing import Any, TypeAlias
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
 from warnings import warn
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from lipcert.arguments.words import scale_in_words
 from lipcert.errors import InvalidInput
 
 Array: TypeAlias = NDArray[Any]
@@ -152,3 +157,258 @@ def flattened(name: str, point: Array, inputs: int, shape: tuple[int, ...] | Non
 def _bare(shape: tuple[int, ...]) -> tuple[int, ...]:
     """A shape without leading ones: a batch of one, or a single channel."""
     return tuple(itertools.dropwhile(lambda size: size == 1, shape))
+
+
+def corners(lower: Any, upper: Any) -> tuple[Array, Array]:
+    """The ends of a box, in one shape."""
+    low, high = _alike(("lower", scaled("lower", lower)), ("upper", scaled("upper", upper)))
+    if (low > high).any():
+        where = np.argwhere(low > high)[0]
+        raise InvalidInput(
+            f"lower must not exceed upper; at index {where.tolist()} lower is {low[tuple(where)]},"
+            f" upper is {high[tuple(where)]}"
+        )
+    return low, high
+
+
+def radii(radius: Any, center: Array) -> Array:
+    """A radius for each of the centres (..., inputs)."""
+    size = numbers("radius", radius)
+    if (size < 0).any():
+        raise InvalidInput(f"radius must be at least 0, got {radius}")
+    if size.shape not in ((), center.shape[:-1]) and size.size != 1:
+        raise InvalidInput(
+            f"radius must be one number, or one per center of shape {center.shape[:-1]}; got shape {size.shape}"
+        )
+    return np.array(np.broadcast_to(size.reshape(()) if size.size == 1 else size, center.shape[:-1]))
+
+
+def clip_of(clip: Any, center: Array) -> tuple[Array, Array]:
+    """The ends of the box, or the pair, that a ball is clipped to, with as many coordinates as its centre has."""
+    n = center.shape[-1]
+    if hasattr(clip, "lower"):
+        low, high = clip.lower, clip.upper
+        if clip.uniform:
+            low, high = np.full(n, low[0]), np.full(n, high[0])
+    else:
+        try:
+            low, high = clip
+        except (TypeError, ValueError):
+            raise InvalidInput(f"clip must be a pair (lower, upper), got {clip!r}") from None
+        low, high = (_alike(("center", center), ("clip", numbers("clip", side)))[1] for side in (low, high))
+        if (low > high).all():
+            raise InvalidInput(f"clip must be (lower, upper); the limits are swapped in {clip!r}")
+        corners(low, high)
+    if low.shape[-1] != n:
+        raise InvalidInput(f"clip has {low.shape[-1]} coordinates, center has {n}")
+    if not ((low <= center) & (center <= high)).all():
+        raise InvalidInput("center must lie inside clip; project it there first, for example with numpy.clip")
+    return low, high
+
+
+def scale_of(scale: Any) -> float | tuple[float, ...]:
+    """The scale of a norm, a number or one per coordinate; None is 1."""
+    found = numbers("scale", 1.0 if scale is None else scale)
+    if found.ndim > 1 or not found.size or (found <= 0.0).any():
+        raise InvalidInput(f"scale must be a positive number, or one per coordinate; got {scale_in_words(scale)}")
+    return tuple(found.tolist()) if found.ndim else float(found)
+
+
+def shape_of(shape: Any, scale: float | tuple[float, ...]) -> tuple[tuple[float, ...], ...]:
+    """The shape of a norm, a square matrix, in rows."""
+    matrix = numbers("shape", shape)
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not matrix.size:
+        raise InvalidInput(f"shape must be a square matrix, got one of shape {matrix.shape}")
+    if scale != 1.0:
+        raise InvalidInput("give a scale or a shape, not both; scale the rows of the shape instead")
+    return tuple(map(tuple, matrix.tolist()))
+
+
+def _alike(one: tuple[str, Array], two: tuple[str, Array]) -> tuple[Array, Array]:
+    """Two arrays brought to one shape."""
+    try:
+        first, second = np.broadcast_arrays(one[1], two[1])
+    except ValueError:
+        shapes = f"{one[0]} has shape {one[1].shape}, {two[0]} has shape {two[1].shape}"
+        raise InvalidInput(f"{one[0]} and {two[0]} must have as many coordinates: {shapes}") from None
+    return first, second
+
+
+def into_ball(
+    points: Array,
+    center: Array,
+    radius: Array,
+    length: Callable[[Array], Array],
+    reach: Array | None,
+    clip: Callable[[Array], Array],
+) -> Array:
+    """Points of a ball, clipped to a box, near the given ones; those already inside are unchanged.
+
+    ``length`` is the norm of the ball, ``reach`` how far it goes along each axis where that is all it says.
+    """
+    points = np.asarray(points, dtype=float)
+    if reach is not None:  # coordinate by coordinate; then inwards by what rounding asks
+        points = np.clip(points, center - reach, center + reach)
+    moved = clip(points)
+    for shortfall in (4e-16, 4e-15, 4e-14):
+        offset = moved - center
+        sizes = length(offset)
+        outside = sizes > radius
+        if not outside.any():
+            return moved
+        # towards the centre, which keeps a point of the box inside the box; rounding may ask for another try
+        share = np.where(outside, radius * (1.0 - shortfall) / np.where(outside, sizes, 1.0), 1.0)
+        moved = np.where(outside[..., None], clip(center + share[..., None] * offset), moved)
+    # the centre is so far from the origin that its rounding matters: step in by a few ulp
+    offset = moved - center
+    step = 2.0 * np.spacing(np.maximum(np.abs(moved), np.abs(center)))
+    inner = center + np.sign(offset) * np.maximum(np.abs(offset) - step, 0.0)
+    return np.where((length(offset) > radius)[..., None], inner, moved)
+
+
+def of_ball(
+    count: int, rng: np.random.Generator, shape: tuple[int, ...], norm: str, length: Callable[[Array], Array]
+) -> tuple[Array, Array]:
+    """Directions of length one in ℓ1, ℓ2 or ℓ∞, (count, *shape), and how far to go: every second time all the way."""
+    shape = count, *shape
+    if norm == "linf":
+        direction = rng.uniform(-1.0, 1.0, shape)
+        direction[::3] = np.sign(direction[::3])
+    elif norm == "l1":
+        direction = rng.standard_exponential(shape) ** rng.integers(1, 4, (count, *[1] * (len(shape) - 1)))
+        direction *= rng.choice([-1.0, 1.0], shape)
+    else:
+        direction = rng.standard_normal(shape)
+    direction /= length(direction)[..., None]
+    share = rng.random(direction.shape[:-1]) ** (1.0 / direction.shape[-1])
+    share[::2] = 1.0
+    return direction, share
+
+
+def of_box(count: int, rng: np.random.Generator, lower: Array, upper: Array) -> Array:
+    """Points of a box, (count, ...), every third one a corner."""
+    share, coin = rng.random((count, *lower.shape)), rng.random((count, *lower.shape))
+    points = np.clip((1.0 - share) * lower + share * upper, lower, upper)
+    points[::3] = np.where(coin < 0.5, lower, upper)[::3]
+    return points
+
+
+Sizes: TypeAlias = tuple[int, ...]
+Pads: TypeAlias = tuple[tuple[int, int], ...]
+
+
+def convolution(
+    kernel: Any, image: Any, stride: Any, padding: Any, dilation: Any, groups: Any
+) -> tuple[Array, Sizes, Sizes, Pads, Sizes]:
+    """Kernel, sizes of the image, strides, paddings and dilations, per axis."""
+    taps = np.array(numbers("kernel", kernel))
+    axes = taps.ndim - 2
+    if axes < 1 or 0 in taps.shape:
+        raise InvalidInput(f"kernel must be (outputs, channels, *window), got shape {taps.shape}")
+    if not isinstance(groups, (int, np.integer)) or groups < 1 or taps.shape[0] % groups:
+        raise InvalidInput(f"groups must divide the {taps.shape[0]} outputs of the kernel, got {groups!r}")
+    sizes, steps, gaps = (_whole(*one, axes) for one in (("image", image), ("stride", stride), ("dilation", dilation)))
+    spans = _spans(gaps, taps.shape)
+    pads = tuple((span // 2, span - span // 2) for span in spans) if padding is None else _sides(padding, axes)
+    return taps, sizes, steps, pads, gaps
+
+
+def check_circular(sizes: Sizes, shape: Sequence[int], pads: Pads, gaps: Sizes) -> None:
+    """An error unless a window sees each place of a circular image once at most."""
+    if any(span >= size for span, size in zip(_spans(gaps, shape), sizes, strict=True)):
+        raise InvalidInput(f"the window of a circular convolution must fit into the image {sizes}, got {shape}")
+    if any(max(pair) > size for pair, size in zip(pads, sizes, strict=True)):
+        raise InvalidInput(f"circular padding must be at most the image {sizes}, got {pads}")
+
+
+def _spans(gaps: Sizes, shape: Sequence[int]) -> list[int]:
+    return [gap * (size - 1) for gap, size in zip(gaps, shape[2:], strict=True)]
+
+
+def _whole(name: str, value: Any, axes: int) -> tuple[int, ...]:
+    """Positive whole numbers, one per axis."""
+    sizes = np.broadcast_to(numbers(name, value), (axes,)) if np.size(value) in (1, axes) else np.zeros(1)
+    if (sizes < 1).any() or (sizes != np.round(sizes)).any():
+        raise InvalidInput(f"{name} must be a positive whole number, or {axes} of them, one per axis; got {value!r}")
+    return tuple(int(size) for size in sizes)
+
+
+def _sides(value: Any, axes: int) -> tuple[tuple[int, int], ...]:
+    """Padding as pairs (before, after) of whole numbers that are at least 0, one per axis."""
+    pads = numbers("padding", value)
+    if pads.shape not in ((), (axes,), (axes, 2)) or (pads < 0).any() or (pads != np.round(pads)).any():
+        raise InvalidInput(f"padding must be whole numbers of at least 0, one or a pair per axis; got {value!r}")
+    pairs = np.broadcast_to(pads if pads.ndim == 2 else np.reshape(pads, (-1, 1)), (axes, 2))
+    return tuple((int(before), int(after)) for before, after in pairs)
+
+
+ALIASES: Final[Mapping[str, str]] = {
+    "linear": "identity",
+    "prelu": "leaky_relu",
+    "swish": "silu",
+    "atan": "arctan",
+    "none": "identity",
+    "cosine": "cos",
+    "sine": "sin",
+    "absolute": "abs",
+}
+PRESETS: Final[Mapping[str, tuple[str, Mapping[str, float]]]] = {"abs": ("leaky_relu", {"negative_slope": -1.0})}
+"""Names of rows with certain parameters."""
+Defaults = Callable[[str], Mapping[str, float]]
+"""The parameters of a row, in order, with their defaults."""
+
+
+def activation(
+    name: Any, parameters: Mapping[str, Any], rows: Collection[str], defined: Callable[[str], str | None], of: Defaults
+) -> tuple[str, tuple[Any, ...]]:
+    """The row that is meant, and its parameters; ``defined`` knows the names that users have defined."""
+    if isinstance(name, str) and "(" in name and not parameters:
+        name, parameters = _call(name, lambda short: of(_key(short, rows, defined)[0]))
+    key, preset = _key(name, rows, defined)
+    slots = {} if preset else of(key)
+    unknown = set(parameters) - set(slots)
+    if unknown:
+        known = f"it takes {', '.join(slots) or 'none'}"
+        raise InvalidInput(f"activation {name!r} has no parameter {', '.join(sorted(unknown))}; {known}")
+    given = {label: numbers(f"activation {key!r}: {label}", parameters.get(label, slots[label])) for label in slots}
+    for value in given.values():
+        value.flags.writeable = False
+    return key, tuple(preset.values()) or tuple(value if value.ndim else float(value) for value in given.values())
+
+
+def _key(name: Any, rows: Collection[str], defined: Callable[[str], str | None]) -> tuple[str, Mapping[str, float]]:
+    """The row of a name, and what a preset says; case, spaces, dashes and underscores do not matter."""
+    if not isinstance(name, str):
+        raise InvalidInput(f"activation must be a name or an Activation, got {type(name).__name__}")
+    mine = defined(name)
+    if mine is not None:
+        return mine, {}
+    squeezed = "".join(c for c in name.lower() if c.isalnum())
+    names = {key.replace("_", ""): key for key in (*rows, *PRESETS)}
+    names |= {key.replace("_", ""): v for key, v in ALIASES.items()}
+    if squeezed not in names:
+        raise InvalidInput(f"unknown activation {name!r}; known are {', '.join(sorted({*rows, *PRESETS, *ALIASES}))}")
+    return PRESETS.get(names[squeezed], (names[squeezed], {}))
+
+
+def _call(text: str, of: Defaults) -> tuple[str, Mapping[str, float]]:
+    """The name in ``"name(0.2, beta=1)"``, and the parameters in its brackets."""
+    match = re.fullmatch(r"([^()]*)(?:\(([^()]*)\))?", text.strip())
+    if match is None:
+        raise InvalidInput(f"activation {text!r} is not a name or name(number, …), as in leaky_relu(0.2)")
+    given = [part for part in (match[2] or "").split(",") if part.strip()]
+    slots = list(of(match[1]))
+    parameters: dict[str, float] = {}
+    for place, part in enumerate(given):
+        label, _, number = part.rpartition("=")
+        if not label and place >= len(slots):
+            known = ", ".join(slots) or "nothing"
+            raise InvalidInput(f"activation {text!r} has too many parameters; {match[1]} takes {known}")
+        slot = label.strip() or slots[place]
+        if slot in parameters:
+            raise InvalidInput(f"activation {text!r} says {slot} twice")
+        try:
+            parameters[slot] = float(number)
+        except ValueError:
+            raise InvalidInput(f"activation {text!r}: {part.strip()!r} is not a number") from None
+    return match[1], parameters

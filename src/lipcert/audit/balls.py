@@ -16,7 +16,7 @@ from lipcert.definitions.functions import ball, precision
 from lipcert.errors import ProofFailed
 from lipcert.model.arrays import Array
 from lipcert.model.norms import NORMS, Norm, Norms
-from lipcert.suggest.ellipsoids import shares_around
+from lipcert.suggest.multipliers import shares_around
 
 Balls: TypeAlias = Array
 """An array whose entries are balls."""

@@ -58,9 +58,8 @@ from lipcert.model.arrays import Array, dense
 from lipcert.model.network import Network, Neurons
 from lipcert.model.norms import NORMS, PLAIN, Norm, Norms
 from lipcert.model.regions import Ball, Box, Everywhere, Region
-from lipcert.suggest.algebra import triangular_factor
 from lipcert.suggest.lines import suggested_lines as suggested
-from lipcert.suggest.multipliers import split_rate
+from lipcert.suggest.multipliers import split_rate, triangular_factor
 
 SPREAD = 2.0**-50
 """Weights and biases may differ from the stored numbers by this much, relative to their size; zeros stay zeros."""

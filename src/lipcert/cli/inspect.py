@@ -14,14 +14,13 @@ from lipcert.errors import InvalidInput
 from lipcert.importers import examine
 from lipcert.importers.faithful import Imported
 from lipcert.kernel.hints import BOTH
-from lipcert.methods.closed_form import ClosedForm
+from lipcert.methods.greedy import ClosedForm
 from lipcert.methods.method import Problem
 from lipcert.model.network import Network, entries
 from lipcert.model.regions import Region
 from lipcert.questions.certify import question
 from lipcert.questions.tables import Cell, Table
-from lipcert.runtime.costs import available_memory
-from lipcert.runtime.threads import suited_to
+from lipcert.runtime.machine import available_memory, suited_to
 
 
 def inspect(

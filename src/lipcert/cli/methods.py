@@ -12,12 +12,10 @@ from lipcert.cli import options, output
 from lipcert.cli.options import option
 from lipcert.cli.output import Later, show
 from lipcert.errors import InvalidInput, ProofFailed
-from lipcert.methods.closed_form import ClosedForm
-from lipcert.methods.diagonal import Diagonal
+from lipcert.methods.greedy import ClosedForm, Diagonal, Scalar
 from lipcert.methods.joint import Joint
 from lipcert.methods.lower import lower_bound
 from lipcert.methods.method import Method
-from lipcert.methods.scalar import Scalar
 from lipcert.methods.split import Split
 from lipcert.model.network import Network
 from lipcert.model.regions import Ball, Everywhere, Region

@@ -27,7 +27,7 @@ from lipcert.model.arrays import Array
 from lipcert.model.convolution import Convolution
 from lipcert.model.network import Network
 from lipcert.model.regions import Region
-from lipcert.suggest.replay import StoredGuide
+from lipcert.suggest.multipliers import StoredGuide
 
 _FAR, _FLAT = 1000.0, 1e-2
 """Sizes of sums, and slopes of a layer, beyond which a batched and a single pass may differ in digits that verify would

@@ -31,7 +31,7 @@ from lipcert.kernel.row_bounds import first_factor, lines_around, radius_of, str
 from lipcert.model.arrays import Array
 from lipcert.model.network import Layer, Network, Neurons
 from lipcert.model.regions import Ball
-from lipcert.suggest.algebra import lowest
+from lipcert.suggest.multipliers import lowest
 
 Cut: TypeAlias = tuple[int, int, int]
 """A hidden layer, from 0, a neuron of it, and the side of 0 that it is confined to: 1 for v ≥ 0, -1 for v ≤ 0."""

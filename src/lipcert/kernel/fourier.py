@@ -87,8 +87,7 @@ from lipcert.kernel.sweep import Sweep, proving
 from lipcert.model.arrays import Array, dense
 from lipcert.model.convolution import Convolution
 from lipcert.model.network import Layer, Network
-from lipcert.suggest.algebra import largest_eigenvalue
-from lipcert.suggest.replay import StoredGuide
+from lipcert.suggest.multipliers import StoredGuide, largest_eigenvalue
 
 _LARGEST = 2**20
 """Least common multiple of the sizes of a torus; more would need many turns of the circle to be told apart."""

@@ -28,7 +28,7 @@ from lipcert.model.arrays import Array, Weight
 from lipcert.model.network import Layer, Network, Neurons
 from lipcert.model.norms import NORMS, Norm, Norms
 from lipcert.model.regions import Ball, Box, Region
-from lipcert.suggest.ellipsoids import shares_around
+from lipcert.suggest.multipliers import shares_around
 
 FEW: Final = 10
 """Coordinates of a cube up to which all of its corners are tried: 512, half of 2¹⁰, for as many products."""

@@ -39,7 +39,7 @@ from lipcert.model.network import Network
 from lipcert.model.norms import LInf, Norms
 from lipcert.model.regions import Ball, Region
 from lipcert.suggest.lines import suggested_lines
-from lipcert.suggest.replay import StoredGuide
+from lipcert.suggest.multipliers import StoredGuide
 
 Group: TypeAlias = tuple[int, ...]
 AnyFact = TypeVar("AnyFact", bound=Fact)

@@ -19,7 +19,7 @@ from lipcert.model.arrays import frozen
 from lipcert.model.network import Network
 from lipcert.model.norms import PLAIN, Norms
 from lipcert.model.regions import Region
-from lipcert.suggest.replay import StoredGuide
+from lipcert.suggest.multipliers import StoredGuide
 
 
 @dataclass(frozen=True, eq=False)

@@ -44,7 +44,7 @@ from lipcert.kernel.step import activate
 from lipcert.model.arrays import Array
 from lipcert.model.network import Layer, Network, Neurons
 from lipcert.model.regions import Ball
-from lipcert.suggest.algebra import solved
+from lipcert.suggest.multipliers import solved
 
 _CELLS: Final = 32
 """Cells that an interval is cut into where neurons are curved."""

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lipcert.kernel.taylor import MOST_INPUTS
-from lipcert.methods.anytime import Anytime
-from lipcert.methods.joint import Joint
+from lipcert.methods.joint import Anytime, Joint
 from lipcert.methods.method import Candidate, Problem
 from lipcert.methods.second_order_jacobian import improved, suits
 from lipcert.methods.split import FEW_INPUTS, Split, affordable, can_cut

@@ -20,12 +20,9 @@ from lipcert.kernel.fourier import Torus, sparing, torus_of
 from lipcert.kernel.hints import Hints, Interval
 from lipcert.kernel.neuron_bounds import all_slopes
 from lipcert.methods.auto import Auto
-from lipcert.methods.chain import STILL, level
-from lipcert.methods.closed_form import ClosedForm
-from lipcert.methods.descent import follow
-from lipcert.methods.joint import Joint
+from lipcert.methods.greedy import ClosedForm, Scalar
+from lipcert.methods.joint import STILL, Joint, follow, level
 from lipcert.methods.method import Candidate, Method
-from lipcert.methods.scalar import Scalar
 from lipcert.model.arrays import Array, dense
 from lipcert.model.network import Network
 from lipcert.runtime.clock import OutOfTime, clock

@@ -20,7 +20,7 @@ from lipcert.model.network import Network, network_in
 from lipcert.model.norms import PLAIN, Norm, Norms, norm_in
 from lipcert.model.regions import Ball, Region
 from lipcert.runtime.clock import Progress, clock, timed
-from lipcert.runtime.threads import suited_to
+from lipcert.runtime.machine import suited_to
 
 _MOST = 10_000_000
 """Most points that a caller may ask for."""

@@ -17,15 +17,14 @@ from lipcert.kernel.guide import Guide, View
 from lipcert.kernel.hints import Curved, Enclosure, Hints, Interval, Linear, Part
 from lipcert.kernel.passes import ask
 from lipcert.kernel.sweep import Sweep, proving
-from lipcert.methods.eigenvalues import symmetric
 from lipcert.model.arrays import Array, Weight, dense, times
 from lipcert.model.network import Network, Neurons
 from lipcert.model.norms import PLAIN, Norms
 from lipcert.model.regions import Region
 from lipcert.runtime.clock import clock
-from lipcert.runtime.costs import require_memory
-from lipcert.suggest.ellipsoids import start_near
+from lipcert.runtime.machine import require_memory
 from lipcert.suggest.lines import suggested_lines
+from lipcert.suggest.multipliers import start_near
 
 _LEAST = 1e-60
 """Slope ranges of saturated neurons are widened to this, so that their squares and inverses stay floats."""
@@ -152,6 +151,11 @@ class Stage:
     def active(self) -> Array:
         """The neurons whose slope is not a single number."""
         return np.flatnonzero(self.beta > self.alpha)
+
+
+def symmetric(matrix: Array) -> Array:
+    """(M + Mᵀ)/2."""
+    return 0.5 * (matrix + np.swapaxes(matrix, -1, -2))
 
 
 def smaller(ahead: Weight) -> Weight:

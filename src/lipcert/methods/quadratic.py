@@ -25,7 +25,7 @@ from lipcert.model.activation_table import STRAIGHT
 from lipcert.model.arrays import Array, Weight, times
 from lipcert.model.network import Network
 from lipcert.runtime.clock import clock
-from lipcert.suggest.algebra import solved
+from lipcert.suggest.multipliers import solved
 
 _TRIALS, _BEST = 120, 40
 """Most trials to reach a negative bound, and trials for the least bound; 20 to 30 come close to the best."""

@@ -16,10 +16,9 @@ from scipy import linalg, sparse
 
 from lipcert.kernel.domain import split_by_box
 from lipcert.kernel.quadratic_relaxation import QuadraticRelaxation, SecondOrderHints
-from lipcert.methods.closed_form import closed_form
-from lipcert.methods.descent import descend
-from lipcert.methods.eigenvalues import symmetric, top
-from lipcert.methods.method import Stage
+from lipcert.methods.greedy import closed_form, top
+from lipcert.methods.joint import descend
+from lipcert.methods.method import Stage, symmetric
 from lipcert.methods.quadratic import Parabolas, full
 from lipcert.model.arrays import Array, dense, times
 from lipcert.model.network import Network

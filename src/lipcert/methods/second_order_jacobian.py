@@ -18,9 +18,9 @@ from lipcert.kernel.hints import Curved
 from lipcert.kernel.row_bounds import first_factor
 from lipcert.kernel.second_order_jacobian import prove_second_order_jacobian
 from lipcert.kernel.sweep import proving
-from lipcert.methods.descent import descend, no_moves
-from lipcert.methods.eigenvalues import symmetric, top
-from lipcert.methods.method import Candidate, Problem
+from lipcert.methods.greedy import top
+from lipcert.methods.joint import descend, no_moves
+from lipcert.methods.method import Candidate, Problem, symmetric
 from lipcert.model.activations import STRAIGHT
 from lipcert.model.arrays import Array, dense
 from lipcert.model.network import Network, Neurons

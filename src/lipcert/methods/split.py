@@ -23,9 +23,8 @@ from lipcert.kernel.piece_bounds import Bounding, PieceBounds
 from lipcert.kernel.rays import along_rays, has_rays
 from lipcert.kernel.taylor import MOST_INPUTS, curved
 from lipcert.kernel.tree import AXIS, Pieces
-from lipcert.methods.anytime import Anytime
 from lipcert.methods.directions import Stretch
-from lipcert.methods.joint import Joint
+from lipcert.methods.joint import Anytime, Joint
 from lipcert.methods.lower import jacobian_norms, lower_bound
 from lipcert.methods.method import Candidate, Method, Problem
 from lipcert.methods.second_order_jacobian import improved, suits
@@ -35,7 +34,7 @@ from lipcert.model.network import Layer, Network
 from lipcert.model.norms import Norms
 from lipcert.model.regions import Region
 from lipcert.runtime.clock import clock
-from lipcert.runtime.threads import one_thread
+from lipcert.runtime.machine import one_thread
 
 _BATCH = 256
 """Boxes that are cut at once at most; more would not be faster."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from lipcert.arguments.names import read
+from lipcert.arguments.numbers import activation as named
 from lipcert.errors import InvalidInput
 from lipcert.model.activation_table import CONCAVE, CONVEX, STRAIGHT, TABLE, Row
 from lipcert.model.arrays import Array, Parameter
@@ -161,7 +161,7 @@ def activation(name: str | Activation, **parameters: Parameter | Sequence[float]
         if parameters:
             raise InvalidInput(f"{name} has its parameters already; give the name to set {', '.join(parameters)}")
         return name
-    return Activation(*read(name, parameters, TABLE, defined_as, lambda key: _row(key).parameters))
+    return Activation(*named(name, parameters, TABLE, defined_as, lambda key: _row(key).parameters))
 
 
 def _row(name: str) -> Row:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from lipcert.arguments.windows import check_circular, read
+from lipcert.arguments.numbers import check_circular, convolution
 from lipcert.errors import InvalidInput
 from lipcert.model.arrays import Array, Weight, frozen
 
@@ -72,7 +72,7 @@ class Convolution:
         circular
             Periodic padding in the place of zeros.
         """
-        taps, sizes, steps, pads, gaps = read(kernel, image, stride, padding, dilation, groups)
+        taps, sizes, steps, pads, gaps = convolution(kernel, image, stride, padding, dilation, groups)
         found = Convolution(taps, sizes, steps, pads, gaps, int(groups), bool(circular))
         if min(found.places) < 1:
             raise InvalidInput(

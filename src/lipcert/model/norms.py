@@ -8,7 +8,7 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from lipcert.arguments.boxes import scale_of, shape_of
+from lipcert.arguments.numbers import scale_of, shape_of
 from lipcert.arguments.words import scale_in_words
 from lipcert.errors import InvalidInput
 from lipcert.model.arrays import Array

@@ -8,8 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from lipcert.arguments.boxes import clip_of, corners, into_ball, of_ball, of_box, radii
-from lipcert.arguments.numbers import scaled
+from lipcert.arguments.numbers import clip_of, corners, into_ball, of_ball, of_box, radii, scaled
 from lipcert.arguments.words import point_in_words
 from lipcert.errors import InvalidInput
 from lipcert.model.arrays import Array, frozen

@@ -12,14 +12,13 @@ import numpy as np
 
 from lipcert.errors import ProofFailed
 from lipcert.kernel.hints import Lipschitz
-from lipcert.methods.eigenvalues import largest
+from lipcert.methods.greedy import largest
 from lipcert.methods.method import Candidate, Method, Problem, Stage
 from lipcert.model.arrays import Array
 from lipcert.model.network import Layer, Network
 from lipcert.model.norms import Norms
 from lipcert.model.regions import Everywhere, Region
-from lipcert.runtime.costs import available_memory
-from lipcert.runtime.threads import suited_to
+from lipcert.runtime.machine import available_memory, suited_to
 
 _SMALL = 4_000_000
 """Matrices with fewer entries are not checked: 32 MB."""

@@ -12,7 +12,7 @@ from scipy.sparse.linalg import eigsh
 
 from lipcert.errors import InvalidInput
 from lipcert.kernel.facts import LayerReport
-from lipcert.methods.eigenvalues import ITERATIVE, largest, top
+from lipcert.methods.greedy import ITERATIVE, largest, top
 from lipcert.methods.method import Problem, Stage
 from lipcert.model.arrays import Array, dense
 from lipcert.model.network import Network

@@ -11,8 +11,8 @@ from lipcert.errors import InvalidInput
 from lipcert.kernel.near import Near
 from lipcert.kernel.norm_product import norm_product
 from lipcert.kernel.norms import induced_above
+from lipcert.methods.greedy import Scalar
 from lipcert.methods.method import Problem
-from lipcert.methods.scalar import Scalar
 from lipcert.model.arrays import Array, dense
 from lipcert.model.norms import Norms
 from lipcert.published.base import NotApplicable, Published, Run, global_slopes

@@ -24,7 +24,8 @@ import numpy as np
 from scipy import linalg, sparse
 
 from lipcert.errors import ProofFailed
-from lipcert.methods.eigenvalues import inverse_of, symmetric
+from lipcert.methods.greedy import inverse_of
+from lipcert.methods.method import symmetric
 from lipcert.model.arrays import Array, dense
 
 _ROOMY = 1e-4

@@ -17,7 +17,7 @@ from lipcert.model.network import Network, network_in
 from lipcert.model.norms import LInf, Norm, norm_in
 from lipcert.model.regions import Ball
 from lipcert.questions.radius import class_of
-from lipcert.runtime.threads import suited_to
+from lipcert.runtime.machine import suited_to
 
 
 @dataclass(frozen=True, eq=False)

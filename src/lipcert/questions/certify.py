@@ -17,11 +17,10 @@ from lipcert.arguments.numbers import indices
 from lipcert.errors import Interrupted, InvalidInput, ProofFailed
 from lipcert.kernel.checker import Proved, lipschitz_fact, lipschitz_facts
 from lipcert.kernel.hints import BOTH, Enclosure, Part
-from lipcert.methods.anytime import Anytime
 from lipcert.methods.auto import Auto
-from lipcert.methods.closed_form import ClosedForm
 from lipcert.methods.fourier import FourierSearch
-from lipcert.methods.joint import Joint
+from lipcert.methods.greedy import ClosedForm
+from lipcert.methods.joint import Anytime, Joint
 from lipcert.methods.lower import jacobian_norms
 from lipcert.methods.method import Candidate, Greedy, Method, MethodGuide, Problem
 from lipcert.methods.split import Split, affordable, can_cut
@@ -34,8 +33,7 @@ from lipcert.published.base import Published
 from lipcert.published.norms import Trivial
 from lipcert.questions.names import method_of
 from lipcert.runtime.clock import OutOfTime, Progress, checked_seconds, clock, timed
-from lipcert.runtime.costs import NoRoom, require_memory
-from lipcert.runtime.threads import suited_to
+from lipcert.runtime.machine import NoRoom, require_memory, suited_to
 
 _SMALL = 128
 """Nodes of a tree, and neurons of a layer, up to which it is proved again at once: a few hundredths of a second."""

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from lipcert.arguments.words import downward, upward
 from lipcert.errors import Interrupted, InvalidInput, LipcertError
 from lipcert.kernel.hints import BOTH, Part
-from lipcert.methods.anytime import Anytime
+from lipcert.methods.joint import Anytime
 from lipcert.methods.lower import LowerBound, lower_bound
 from lipcert.methods.method import Method, Problem
 from lipcert.model.network import Network
@@ -22,8 +22,7 @@ from lipcert.questions.certify import certify, explained, issued, question
 from lipcert.questions.names import METHODS, method_of
 from lipcert.questions.tables import Cell, Table
 from lipcert.runtime.clock import Progress, timed
-from lipcert.runtime.limits import Unguarded, within
-from lipcert.runtime.threads import suited_to
+from lipcert.runtime.machine import Unguarded, suited_to, within
 
 _SHARE = 0.7
 """Share of the limit that anytime methods plan with; their first bound may exceed it."""

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from lipcert.arguments.names import ALIASES, PRESETS
-from lipcert.arguments.numbers import numbers
+from lipcert.arguments.numbers import ALIASES, PRESETS, numbers
 from lipcert.errors import InvalidInput
 from lipcert.model.activations import TABLE, Activation
 from lipcert.model.arrays import Array

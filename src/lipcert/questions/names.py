@@ -8,11 +8,9 @@ from typing import Any, Final
 from lipcert import published
 from lipcert.errors import InvalidInput
 from lipcert.methods.auto import Auto
-from lipcert.methods.closed_form import ClosedForm
-from lipcert.methods.diagonal import Diagonal
+from lipcert.methods.greedy import ClosedForm, Diagonal, Scalar
 from lipcert.methods.joint import Joint
 from lipcert.methods.method import Method
-from lipcert.methods.scalar import Scalar
 from lipcert.methods.split import Split
 
 PUBLISHED: Final[Mapping[str, Callable[[], Method]]] = {

@@ -13,7 +13,7 @@ from lipcert.errors import InvalidInput, ProofFailed
 from lipcert.kernel.hints import BOTH, Enclosure, Linear
 from lipcert.kernel.outputs import OutputBounds, outputs_asked, outputs_hinted
 from lipcert.methods.auto import Auto
-from lipcert.methods.closed_form import ClosedForm
+from lipcert.methods.greedy import ClosedForm
 from lipcert.methods.joint import Joint
 from lipcert.methods.method import Greedy, Method, MethodGuide, Problem
 from lipcert.methods.split import Split
@@ -21,7 +21,7 @@ from lipcert.model.network import Network
 from lipcert.model.regions import Region
 from lipcert.questions.certify import explained, question
 from lipcert.runtime.clock import OutOfTime, clock
-from lipcert.runtime.threads import suited_to
+from lipcert.runtime.machine import suited_to
 
 
 def stages(network: Network, region: Region, method: Method, enclosures: Sequence[Enclosure]) -> Iterator[OutputBounds]:

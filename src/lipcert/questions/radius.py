@@ -20,9 +20,9 @@ from lipcert.kernel.counterexample import Counterexample, nearest_counterexample
 from lipcert.kernel.hints import BOTH, Enclosure
 from lipcert.kernel.outputs import OutputBounds, margins_of, output_at, outputs_by_norms, pairs
 from lipcert.methods import quadratic
-from lipcert.methods.closed_form import ClosedForm
 from lipcert.methods.counterexample import bisected
 from lipcert.methods.dual import DualSearch
+from lipcert.methods.greedy import ClosedForm
 from lipcert.methods.method import Method
 from lipcert.methods.second_order import SecondOrderSearch, suits
 from lipcert.model.arrays import Array
@@ -32,8 +32,7 @@ from lipcert.model.regions import Ball, Everywhere
 from lipcert.questions.names import method_of
 from lipcert.questions.prove_outputs import prove_outputs_many
 from lipcert.runtime.clock import OutOfTime, Progress, clock, timed
-from lipcert.runtime.costs import enclosing_seconds
-from lipcert.runtime.threads import suited_to
+from lipcert.runtime.machine import enclosing_seconds, suited_to
 
 TOLERANCE: Final = 1e-3
 """Default relative tolerance of a search."""

@@ -26,7 +26,7 @@ from lipcert.model.regions import Ball, Region
 from lipcert.questions.certify import question
 from lipcert.questions.prove_outputs import limited, shorter_limit, splitting, stages
 from lipcert.runtime.clock import OutOfTime, Progress, clock, timed
-from lipcert.runtime.threads import suited_to
+from lipcert.runtime.machine import suited_to
 
 _SIDE = 0.2
 """Share of the tolerance for each side of an output."""

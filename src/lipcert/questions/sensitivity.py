@@ -19,7 +19,7 @@ from lipcert.kernel.outputs import Group, OutputBounds, pair_bound
 from lipcert.kernel.piece_bounds import JacobianEntries
 from lipcert.kernel.taylor import curved
 from lipcert.methods.auto import Auto
-from lipcert.methods.closed_form import ClosedForm
+from lipcert.methods.greedy import ClosedForm
 from lipcert.methods.method import Method, Problem
 from lipcert.methods.split import FEW_INPUTS, VANISHING, RowSearch, attained, covering, entry_sizes
 from lipcert.model.network import Network, network_in
@@ -27,7 +27,7 @@ from lipcert.model.regions import Everywhere, Region
 from lipcert.questions.certify import question
 from lipcert.questions.prove_outputs import limited, shorter_limit, splitting, stages
 from lipcert.runtime.clock import Progress, clock, timed
-from lipcert.runtime.threads import suited_to
+from lipcert.runtime.machine import suited_to
 
 _WHOLE = 0.5
 """Share of the time for the bound of all inputs and outputs together."""

@@ -12,9 +12,8 @@ import numpy as np
 from lipcert.answers.certificate import Certificate
 from lipcert.arguments.numbers import numbers
 from lipcert.errors import Interrupted, InvalidInput
-from lipcert.methods.anytime import Anytime
 from lipcert.methods.auto import Auto
-from lipcert.methods.joint import WARM_MU, Joint, repeated
+from lipcert.methods.joint import WARM_MU, Anytime, Joint, repeated
 from lipcert.methods.lower import lower_bound
 from lipcert.methods.method import Candidate, Method, Problem
 from lipcert.methods.split import Split

@@ -22,7 +22,7 @@ from lipcert.kernel.hints import Part
 from lipcert.model.network import Network
 from lipcert.questions.sweep import SweepRow
 from lipcert.runtime.clock import clock, timed
-from lipcert.runtime.threads import suited_to
+from lipcert.runtime.machine import suited_to
 
 Answer: TypeAlias = Certificate | Reach | Sensitivity | CertifiedRadius | tuple[SweepRow, ...]
 """What can be saved and verified."""

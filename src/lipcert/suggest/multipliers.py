@@ -1,19 +1,20 @@
-"""Multipliers: a closed form where nothing is known, and better ones for the parts of a piece.
+"""Multipliers, ellipsoids, solutions of equations and stored hints: what proofs ask for while they run.
 
-The step proves whatever multipliers it is given.
+All is plain floating point, and a proof holds whatever is suggested.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy import linalg
 
+from lipcert.errors import ProofFailed
 from lipcert.model.arrays import Array, Weight, dense
 from lipcert.model.network import Network, Neurons
-from lipcert.suggest.algebra import matvec, powers
+from lipcert.model.norms import Norms
 from lipcert.suggest.lines import suggested_lines
 
 _TOP, _SHARPNESS = 5, 4.0
@@ -215,3 +216,214 @@ def kinked(network: Network, low: Sequence[Array], high: Sequence[Array]) -> Arr
         for row, index in layer.neurons.groups if layer.neurons else ():
             found |= row.jumps_inside(below[:, index], above[:, index]).any(axis=-1)
     return found
+
+
+_AROUND = 12
+"""Of the search for an ellipsoid around a cube."""
+_SMALL = 64
+"""Sizes up to which all eigenvalues are found."""
+_FLOOR = 1e-9
+"""Least share of a coordinate of the cube, relative to the mean."""
+_ROOM = 0.02
+"""Share of the ellipsoid that a start spreads evenly: the Jacobian elsewhere has other small entries."""
+
+
+def start_near(
+    network: Network,
+    points: Sequence[Array],
+    norms: Norms,
+    known: Sequence[tuple[Array, Array]] = (),
+    moving: int | None = None,
+) -> Array | None:
+    """Axes h of a good ellipsoid P_0 = D_h² for regions around some points; None where the norm needs none.
+
+    It is good for the Jacobians at the points; without points, for that with the middle of the slopes on intervals.
+    """
+    if norms.input.name != "linf":
+        return None
+    with np.errstate(all="ignore"):
+        if len(points) and all(len(point) == network.inputs for point in points):
+            matrix = np.concatenate([network.jacobian(point) for point in points])
+        else:
+            ranges = []
+            for index, layer in enumerate(network.layers[:-1]):
+                assert layer.neurons is not None
+                ends = known[index] if known else (-np.inf, np.inf)
+                ranges.append(layer.neurons.slope_range(*(np.broadcast_to(end, (layer.size,)) for end in ends)))
+            matrix = network.jacobian_of([0.5 * (alpha + beta) for alpha, beta in ranges])
+        matrix = matrix[:, :moving]
+        sizes = np.abs(np.nan_to_num(matrix, posinf=0.0, neginf=0.0))
+        if not sizes.any():
+            return np.ones(matrix.shape[-1])
+        q = _row_by_row(sizes) if norms.output.name == "linf" else shares_around(matrix)
+        q = q + _ROOM / matrix.shape[-1]
+        return np.asarray(1.0 / np.sqrt(q / q.sum()))
+
+
+def shares_around(matrix: Array, gram: bool = False) -> Array:
+    """Shares q > 0 with Σq = 1 that make the norm of M D_q^-½ small, (..., n), for matrices M (..., m, n), or MᵀM.
+
+    With v the right singular vector of M D_q^-½, q = v² at the best q where it is unique. Rounds of q ← sqrt(q v²);
+    of a single row the first is exact.
+    """
+    n = matrix.shape[-1]
+    matrix = np.nan_to_num(matrix, posinf=0.0, neginf=0.0)
+    matrix = matrix / np.maximum(np.abs(matrix).max(axis=(-2, -1), keepdims=True), 1e-300)
+    wide = not gram and matrix.shape[-2] < n
+    S = matrix if gram or wide else np.swapaxes(matrix, -1, -2) @ matrix
+    q = best = np.full((*matrix.shape[:-2], n), 1.0 / n)
+    least = np.full(matrix.shape[:-2], np.inf)
+    for _ in range(_AROUND):
+        h = 1.0 / np.sqrt(q)
+        rows = matrix * h[..., None, :]
+        value, v = _top(rows @ np.swapaxes(rows, -1, -2) if wide else h[..., :, None] * S * h[..., None, :])
+        better = value < least
+        best, least = np.where(better[..., None], q, best), np.where(better, value, least)
+        v = matvec(np.swapaxes(rows, -1, -2), v) if wide else v
+        share = np.sqrt(q) * np.abs(v) + 1e-300
+        share = share / share.sum(axis=-1, keepdims=True) + _FLOOR / n
+        q = share / share.sum(axis=-1, keepdims=True)
+    return best
+
+
+def _row_by_row(sizes: Array) -> Array:
+    """Shares q > 0 with Σq = 1 that make the largest Σ_j a_ij²/q_j of a row small, (n,), for sizes a (m, n).
+
+    At the best q, q_j is the root of Σ_i λ_i a_ij² for weights λ of the rows; rows that count too much get more weight.
+    """
+    scaled = np.maximum(sizes / sizes.max(), _FLOOR)
+    weights = np.ones(len(sizes))
+    best, least = np.ones(sizes.shape[1]), np.inf
+    for _ in range(2 * _AROUND):
+        q = np.linalg.norm(np.sqrt(weights)[:, None] * scaled, axis=0)
+        q = q / q.sum()
+        rows = (scaled * (scaled / q)).sum(axis=1)
+        if rows.max() < least:
+            best, least = q, float(rows.max())
+        weights = weights * rows / rows.max()
+    return best
+
+
+def _top(S: Array) -> tuple[Array, Array]:
+    """About the largest eigenvalue of each matrix of a stack, and its vector; of large ones by a few powers."""
+    if S.shape[-1] <= _SMALL:
+        values, vectors = np.linalg.eigh(S)
+        return values[..., -1], vectors[..., -1]
+    start = 1.0 + 0.5 * np.cos(np.arange(S.shape[-1]) + 1.0) + np.zeros(S.shape[:-1])
+    size, v = powers(lambda x: matvec(S, x), start, _AROUND)
+    return size[..., 0], v
+
+
+_CONJUGATE = 400
+"""Steps of conjugate gradients at most."""
+_ENOUGH = 1e-13
+"""What is left of the right-hand side, relatively, when conjugate gradients stop."""
+_EIGENVALUE = 60
+"""Steps of the power method for a guess of an eigenvalue."""
+_ABOVE = 1e-3
+"""How much above what the power method finds an eigenvalue is guessed: a guess below it would prove nothing."""
+
+
+def solved(weight: Weight, B: Array, row: Array, mu: float) -> Array:
+    """Nearly (μ - WᵀBW)⁻¹row, B a matrix or the diagonal of one, by conjugate gradients."""
+    back = weight.T
+    y, rest, way = np.zeros(len(row)), np.array(row), np.array(row)
+    left = float(rest @ rest)
+    goal = _ENOUGH * _ENOUGH * left
+    for _ in range(_CONJUGATE):
+        inner = weight @ way
+        image = mu * way - back @ (B * inner if B.ndim == 1 else B @ inner)
+        curve = float(way @ image)
+        if not (left > goal and curve > 0.0):
+            break
+        step = left / curve
+        y, rest = y + step * way, rest - step * image
+        now = float(rest @ rest)
+        way, left = rest + (now / left) * way, now
+    return np.where(np.isfinite(y), y, 0.0)
+
+
+def largest_eigenvalue(S: Array) -> float:
+    """A little above the largest eigenvalue of all matrices of a stack (count, n, n), by the power method."""
+    x = np.random.default_rng(0).standard_normal((len(S), S.shape[-1]))
+    for _ in range(_EIGENVALUE):
+        x = matvec(S, x)
+        x = x / np.maximum(np.abs(x).max(axis=-1), _TINY)[:, None]
+    top = np.einsum("ki,ki->k", x, matvec(S, x)) / np.maximum(np.einsum("ki,ki->k", x, x), _TINY)
+    return float(top.max()) * (1.0 + _ABOVE)
+
+
+def matvec(matrices: Array, vectors: Array) -> Array:
+    """Matrices (..., m, n) times vectors (..., n), stack by stack."""
+    return np.asarray((matrices @ vectors[..., None])[..., 0])
+
+
+def powers(image: Callable[[Array], Array], x: Array, rounds: int) -> tuple[Array, Array]:
+    """About the largest eigenvalue of a positive semidefinite map, (..., 1), and its vector, by powers from x."""
+    value = np.zeros((*x.shape[:-1], 1))
+    for _ in range(rounds):
+        x = image(x)
+        value = np.linalg.norm(x, axis=-1, keepdims=True)
+        x = x / np.maximum(value, _TINY)
+    return value, x
+
+
+def lowest(M: Array) -> float:
+    """About the t for which M + t·e_0e_0ᵀ is just semidefinite."""
+    try:
+        factor = linalg.cholesky(M[1:, 1:], lower=True, check_finite=False)
+    except linalg.LinAlgError:
+        raise ProofFailed("the multipliers make no definite form") from None
+    y = linalg.solve_triangular(factor, M[1:, 0], lower=True, check_finite=False)
+    return float(y @ y - M[0, 0])
+
+
+def triangular_factor(weight: Array) -> tuple[Array, Array, Array] | None:
+    """R, Q and R⁻¹, nearly, with weight = R·Q, R triangular and the rows of Q orthonormal; None if R is singular."""
+    back, lower = linalg.qr(weight.T, mode="economic", check_finite=False)
+    R, rows = np.ascontiguousarray(lower.T), np.ascontiguousarray(back.T)
+    try:
+        return R, rows, linalg.solve_triangular(R, np.eye(len(R)), lower=True, check_finite=False)
+    except linalg.LinAlgError:
+        return None
+
+
+class StoredGuide:
+    """The hints of a certificate, for one region; see ``Guide`` and ``View`` of the kernel."""
+
+    looks: ClassVar[bool] = False
+
+    def __init__(self, hints: Any, network: Network, bounded: bool) -> None:
+        """An error if the hints are not for such a network."""
+        self.hints, self.enclosures, hidden = hints, hints.enclosures, network.layers[:-1]
+        linear = [enclosure for enclosure in hints.enclosures if hasattr(enclosure, "depth")]
+        if {len(hints.multipliers), len(hints.exponents)} != {len(hidden)}:
+            raise ProofFailed(f"the hints are for {len(hints.multipliers)} hidden layers, not {len(hidden)}")
+        lines = hints.lines if bounded else ()
+        if bounded and (len(lines) != len(linear) * len(hidden) or any(len(pair) != 2 for pair in lines)):
+            raise ProofFailed("the hints lack the slopes of the bounding lines, or have too many")
+        if any(enclosure.depth is not None and enclosure.depth < 0 for enclosure in linear):
+            raise ProofFailed("the depth of a linear enclosure must be at least 0")
+        if any(abs(exponent) > 2**20 for exponent in hints.exponents):
+            raise ProofFailed("an exponent of the hints is out of range")
+        arrays = [(k, hints.multipliers[k]) for k in range(len(hidden))]
+        arrays += [(k % len(hidden), slopes) for k, pair in enumerate(lines) for slopes in pair]
+        for index, array in arrays:
+            if np.shape(array) != (hidden[index].size,):
+                raise ProofFailed(f"the hints of layer {index + 1} are not for its {hidden[index].size} neurons")
+
+    def start(self, *_: Any) -> Array | None:
+        found: Array | None = self.hints.start
+        return found
+
+    def multipliers(self, view: Any) -> Array:
+        power = 2 * (self.hints.exponents[view.index] - view.exponent)
+        T = np.asarray(self.hints.multipliers[view.index], dtype=float)
+        return np.asarray(np.ldexp(view.narrow(np.broadcast_to(T, (len(power), view.size))), power[:, None]))
+
+    def lines(self, which: int, index: int, neurons: Any, numbers: Array, interval: Any) -> tuple[Array, Array]:
+        lower, upper = self.hints.lines[which * len(self.hints.multipliers) + index]
+        return lower[numbers], upper[numbers]
+
+    def room(self, *_: int) -> None:
+        """A proof that was made once will find room again."""

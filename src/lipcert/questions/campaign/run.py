@@ -19,7 +19,7 @@ import numpy as np
 from lipcert.arguments.numbers import numbers
 from lipcert.errors import CampaignStopped, InvalidInput, UnreadableResults
 from lipcert.kernel.hints import BOTH, Enclosure
-from lipcert.methods.closed_form import ClosedForm
+from lipcert.methods.greedy import ClosedForm
 from lipcert.methods.method import Method
 from lipcert.model.network import Network
 from lipcert.model.norms import L2, Norm, norm_in
@@ -30,7 +30,7 @@ from lipcert.questions.campaign.work import Answer, Question, Task, prepare, wor
 from lipcert.questions.names import method_of
 from lipcert.questions.radius import Rules
 from lipcert.runtime.clock import Progress, checked_seconds, clock, silent, timed
-from lipcert.runtime.limits import refuse_import, within
+from lipcert.runtime.machine import refuse_import, within
 
 _SECONDS = 2.0
 """Target time of a batch: a crash loses little, and transactions stay rare."""

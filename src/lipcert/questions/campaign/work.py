@@ -21,8 +21,7 @@ from lipcert.questions.attacks import attack
 from lipcert.questions.campaign.store import Row
 from lipcert.questions.radius import TOLERANCE, RadiusCertifier, RadiusSearch, Rules, first_guess
 from lipcert.runtime.clock import timed
-from lipcert.runtime.limits import end_with_parent
-from lipcert.runtime.threads import one_thread, suited_to
+from lipcert.runtime.machine import end_with_parent, one_thread, suited_to
 
 
 @dataclass(frozen=True, eq=False)
