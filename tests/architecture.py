@@ -148,9 +148,9 @@ def _cycles(uses: Mapping[str, set[str]]) -> Iterator[str]:
 def rounding_units(sources: Architecture) -> Iterator[str]:
     """Rules of a proof that name the unit of rounding: numbers carry what they lose."""
     for module in sources.modules.values():
-        if module.package == "kernel" and module.path.stem not in ("near", "rounding", "neuron_bounds"):
+        if module.package == "kernel" and module.path.stem not in ("arithmetic", "neuron_bounds"):
             for line, target, _ in module.imports:
-                if target.removeprefix("lipcert.kernel.rounding.") in (
+                if target.removeprefix("lipcert.kernel.arithmetic.") in (
                     "gamma",
                     "U",
                     "UP",

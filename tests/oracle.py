@@ -13,10 +13,9 @@ from exact import ball, rational
 from lipcert.audit.balls import Balls, Interval, plus_diagonal, positive_definite
 from lipcert.audit.engine import Layer, Pass, inputs_of, read
 from lipcert.definitions.functions import Function, most
-from lipcert.kernel.guide import View
 from lipcert.kernel.hints import Hints
 from lipcert.kernel.step import Step
-from lipcert.kernel.sweep import Sweep
+from lipcert.kernel.sweep import Sweep, View
 from lipcert.model.network import Network
 from lipcert.model.regions import Region
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lipcert.kernel.image import Image
+from lipcert.kernel.step import Image
 
 
 def other_powers(patch: pytest.MonkeyPatch) -> None:

@@ -37,7 +37,7 @@ def test_no_rule_is_broken(rule: Rule) -> None:
 
 def test_all_sources_are_seen() -> None:
     assert {module.path for module in HERE.modules.values()} == set(SOURCES.rglob("*.py"))
-    assert "lipcert.kernel.rounding" in HERE.uses["lipcert.kernel.step"]
+    assert "lipcert.kernel.arithmetic" in HERE.uses["lipcert.kernel.step"]
     assert {"kernel", "methods"} <= HERE.package_uses["questions"]
     assert "lipcert.importers.onnx" in HERE.uses["lipcert.importers"]  # named in a table of strings
 
@@ -74,7 +74,7 @@ def test_the_trusted_packages_load_no_optimiser() -> None:
 def test_an_optimiser_that_is_loaded_is_seen(tmp_path: Path) -> None:
     copied = tmp_path / "lipcert"
     shutil.copytree(SOURCES, copied, ignore=shutil.ignore_patterns("__pycache__"))
-    path = copied / "kernel" / "rounding.py"
+    path = copied / "kernel" / "arithmetic.py"
     path.write_text(path.read_text(encoding="utf-8") + "\nimport scipy.optimize\n", encoding="utf-8")
     assert "scipy.optimize" in loaded(copied)
 
@@ -88,25 +88,25 @@ PLANTED: dict[str, tuple[Rule, str, str, str]] = {
     "the same, by its name": (foreign, "model/network.py", "import scipy.sparse.linalg", "scipy.sparse.linalg"),
     "a search": (
         foreign,
-        "kernel/rounding.py",
+        "kernel/arithmetic.py",
         "from lipcert.methods import greedy",
         "lipcert.methods.greedy",
     ),
     "a search, for types": (
         foreign,
-        "kernel/rounding.py",
+        "kernel/arithmetic.py",
         CHECKING + "from lipcert.methods.method import Stage",
         "methods.method",
     ),
     "a search, later": (
         foreign,
-        "kernel/rounding.py",
+        "kernel/arithmetic.py",
         LATER + "from lipcert.methods.method import Stage",
         "methods.method",
     ),
     "a search, from here": (
         foreign,
-        "kernel/rounding.py",
+        "kernel/arithmetic.py",
         "from ..methods.method import Stage",
         "lipcert.methods.method",
     ),
@@ -123,7 +123,7 @@ PLANTED: dict[str, tuple[Rule, str, str, str]] = {
     "a search, by a string": (foreign, "kernel/hints.py", "WHERE = 'lipcert.methods.method'", "lipcert.methods.method"),
     "whatever is asked for": (foreign, "kernel/hints.py", "import importlib", "imports importlib"),
     "whatever is asked for, built in": (foreign, "kernel/hints.py", "odd = __import__('rich')", "uses __import__"),
-    "a cycle": (module_cycles, "kernel/rounding.py", "from lipcert.kernel.step import Step", "kernel.step"),
+    "a cycle": (module_cycles, "kernel/arithmetic.py", "from lipcert.kernel.step import Step", "kernel.step"),
     "a cycle, for types": (
         module_cycles,
         "model/arrays.py",
@@ -136,7 +136,7 @@ PLANTED: dict[str, tuple[Rule, str, str, str]] = {
     "a private name": (private_names, "methods/method.py", "from lipcert.kernel.cover import _shape", "_shape"),
     "a private name, dotted": (private_names, "cli/methods.py", "import lipcert.kernel.cover as c\nc._shape", "_shape"),
     "a private name, in full": (private_names, "cli/methods.py", "import lipcert.errors\nlipcert.errors._x", "_x"),
-    "a charge by hand": (rounding_units, "kernel/step.py", "from lipcert.kernel.rounding import UP", "UP"),
+    "a charge by hand": (rounding_units, "kernel/step.py", "from lipcert.kernel.arithmetic import UP", "UP"),
     "a fact": (claims, "methods/method.py", "LipschitzFact('', None, frozenset(), None, 1.0)", "makes a fact"),
     "a fact, dotted": (claims, "answers/reach.py", "facts.RowsFact(*parts)", "makes a fact"),
     "a fact, indirectly": (claims, "answers/reach.py", "proofs[0].made(RowsFact, (), 1)", "makes a fact"),

@@ -87,7 +87,7 @@ def small_radius(patch: pytest.MonkeyPatch) -> None:
 
 def generous_stretch(patch: pytest.MonkeyPatch) -> None:
     """Lower bounds are rounded up."""
-    old = sys.modules["lipcert.kernel.point"].stretch_below
+    old = sys.modules["lipcert.kernel.enclosures"].stretch_below
     everywhere(patch, "stretch_below", lambda *given: old(*given) * (1.0 + 1e-9))
 
 

@@ -30,10 +30,10 @@ from lipcert.answers.sensitivity import sensitivities
 from lipcert.errors import ProofFailed
 from lipcert.kernel.cover import Cover, Leaf
 from lipcert.kernel.facts import LipschitzFact
-from lipcert.kernel.guide import View
 from lipcert.kernel.hints import Part
 from lipcert.kernel.outputs import output_at
 from lipcert.kernel.piece_bounds import PieceBounds
+from lipcert.kernel.sweep import View
 from lipcert.methods import split
 from lipcert.methods.directions import Stretch
 from lipcert.methods.method import Candidate, MethodGuide, Problem

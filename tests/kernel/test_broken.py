@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import lipcert as lc
+from lipcert.kernel.arithmetic import Near
 from lipcert.kernel.counterexample import nearest_counterexample
-from lipcert.kernel.near import Near
 from lipcert.kernel.outputs import output_at
 from lipcert.model.arrays import Array, dense
 from lipcert.model.norms import L1, L2, LInf, Norm

@@ -13,10 +13,10 @@ from test_stacks import regions_of
 
 import lipcert as lc
 from lipcert.kernel import domain as module
-from lipcert.kernel.backsubstitution import BackSubstitution
+from lipcert.kernel.arithmetic import norm_above
 from lipcert.kernel.domain import Domain
+from lipcert.kernel.enclosures import BackSubstitution
 from lipcert.kernel.hints import BOTH, Linear
-from lipcert.kernel.rounding import norm_above
 from lipcert.kernel.sweep import Sweep, proving
 from lipcert.methods.method import MethodGuide
 from lipcert.model.arrays import Array

@@ -19,8 +19,8 @@ from lipcert.answers.radius import CertifiedRadius, RadiusProof, recheck_radius
 from lipcert.audit import verify_radius
 from lipcert.errors import ProofFailed
 from lipcert.kernel import dual_bound as values
-from lipcert.kernel import guide, row_bounds, sweep
 from lipcert.kernel import quadratic_relaxation as parabolas
+from lipcert.kernel import row_bounds, sweep
 from lipcert.kernel.dual_bound import DualBound, DualHints, stays_negative
 from lipcert.kernel.outputs import OutputBounds
 from lipcert.kernel.quadratic_relaxation import ParabolaHints, QuadraticRelaxation
@@ -461,7 +461,7 @@ def test_large_layers_keep_what_parabolas_need(folded: bool, monkeypatch: pytest
     assert large.quadratic_relaxation().above(hints) == pytest.approx(
         facts.quadratic_relaxation().above(hints), rel=1e-12
     )
-    monkeypatch.setattr(guide, "_MANY", 3)
+    monkeypatch.setattr(sweep, "_MANY", 3)
     bare = prove_outputs(network, ball, lc.ClosedForm()).quadratic_relaxation()  # too many open neurons: no bends, then
     assert not any(stage.spread.neurons.size for stage in bare.stages)
     assert search.suggest(bare, ROW) is None

@@ -18,7 +18,7 @@ from scipy import sparse
 import lipcert as lc
 from lipcert.answers.certificate import Certificate
 from lipcert.errors import InvalidInput, LipcertError, ProofFailed
-from lipcert.kernel import rounding
+from lipcert.kernel import arithmetic as rounding
 from lipcert.kernel.neuron_bounds import relax, slope_bounds
 from lipcert.kernel.tree import AXIS, LEAF, Tree
 from lipcert.model.activations import Activation

@@ -13,9 +13,9 @@ import pytest
 import lipcert as lc
 from lipcert import ProofFailed
 from lipcert.kernel import fourier
+from lipcert.kernel.arithmetic import largest_eigenvalue_above
 from lipcert.kernel.fourier import Torus, by_channel, prove_symbols, stack_bound, torus_of
 from lipcert.kernel.hints import Hints
-from lipcert.kernel.near import largest_eigenvalue_above
 from lipcert.methods.fourier import FourierChain, closed_form, scalar
 from lipcert.model.arrays import Array
 from lipcert.model.convolution import Convolution

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from lipcert.kernel import near
-from lipcert.kernel.near import Approx, Near, Size, dot, rounded_off, sum_above
-from lipcert.kernel.rounding import ULPS
+from lipcert.kernel import arithmetic as near
+from lipcert.kernel.arithmetic import ULPS, Approx, Near, Size, dot, rounded_off, sum_above
 from lipcert.model.arrays import Array, dense
 
 Maker = Callable[[np.random.Generator, tuple[int, ...]], Array]

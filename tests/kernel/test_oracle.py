@@ -14,10 +14,10 @@ from flint import arb, fmpq, fmpq_mat
 import lipcert as lc
 from exact import PRECISION, ball, diagonal, matrix, positive_semidefinite, precision, rational
 from lipcert.audit.balls import Balls, balls, dot
-from lipcert.kernel import near
+from lipcert.kernel import arithmetic as near
 from lipcert.kernel.domain import Domain
+from lipcert.kernel.enclosures import stretch_below, trajectory
 from lipcert.kernel.hints import Enclosure, Hints, Interval, Linear, Lipschitz
-from lipcert.kernel.point import stretch_below, trajectory
 from lipcert.kernel.step import Step, activate
 from lipcert.kernel.sweep import Sweep, proving
 from lipcert.methods.method import MethodGuide

@@ -10,8 +10,7 @@ import pytest
 
 import lipcert as lc
 from lipcert.kernel.hints import BOTH, Linear, Part
-from lipcert.kernel.passes import ask, intervals, recall
-from lipcert.kernel.sweep import Sweep
+from lipcert.kernel.sweep import Sweep, ask, intervals, recall
 from lipcert.methods.method import MethodGuide
 from networks import random_network
 

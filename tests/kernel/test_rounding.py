@@ -12,22 +12,25 @@ from scipy import sparse
 import lipcert as lc
 from exact import diagonal, matrix, positive_semidefinite, rational
 from lipcert.errors import ProofFailed
-from lipcert.kernel import blocks, near
-from lipcert.kernel.domain import Domain, check_region, radius_above
-from lipcert.kernel.near import congruence, diagonal_above, half_image, largest_eigenvalue_above
-from lipcert.kernel.rounding import (
+from lipcert.kernel import arithmetic as near
+from lipcert.kernel.arithmetic import (
     TINY,
     ULPS,
     UP,
     U,
+    congruence,
+    diagonal_above,
     down,
     fan_in,
     gamma,
+    half_image,
     inflate,
+    largest_eigenvalue_above,
     matvec,
     norm_above,
     up,
 )
+from lipcert.kernel.domain import Domain, check_region, radius_above
 from lipcert.model.arrays import Array, Weight, dense
 
 Maker = Callable[[np.random.Generator, int, int], Array]
@@ -312,8 +315,8 @@ def test_regions_that_no_rule_covers() -> None:
 @pytest.fixture(params=[False, True], ids=["at once", "in blocks"])
 def small(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param:
-        monkeypatch.setattr(blocks, "_LARGE", 40)
-        monkeypatch.setattr(blocks, "_PANEL", 3)
+        monkeypatch.setattr(near, "_LARGE", 40)
+        monkeypatch.setattr(near, "_PANEL", 3)
 
 
 @pytest.mark.usefixtures("small")
@@ -322,10 +325,10 @@ def test_sums_and_products(shape: tuple[int, ...]) -> None:
     rng = np.random.default_rng(0)
     matrix = rng.standard_normal(shape)
     vector = rng.random((*shape[:-2], shape[-1]))
-    np.testing.assert_allclose(blocks.size_times(matrix), np.abs(matrix).sum(axis=-1))
-    np.testing.assert_allclose(blocks.size_times(np.swapaxes(matrix, -1, -2)), np.abs(matrix).sum(axis=-2))
-    np.testing.assert_allclose(blocks.size_times(matrix, vector), np.einsum("...ij,...j->...i", np.abs(matrix), vector))
-    rows = np.concatenate([np.arange(shape[-2])[some] for some in blocks.row_blocks(matrix)])
+    np.testing.assert_allclose(near.size_times(matrix), np.abs(matrix).sum(axis=-1))
+    np.testing.assert_allclose(near.size_times(np.swapaxes(matrix, -1, -2)), np.abs(matrix).sum(axis=-2))
+    np.testing.assert_allclose(near.size_times(matrix, vector), np.einsum("...ij,...j->...i", np.abs(matrix), vector))
+    rows = np.concatenate([np.arange(shape[-2])[some] for some in near.row_blocks(matrix)])
     np.testing.assert_array_equal(rows, np.arange(shape[-2]))
 
 
@@ -333,7 +336,7 @@ def test_sums_and_products(shape: tuple[int, ...]) -> None:
 def test_matrices_become_symmetric() -> None:
     matrix = np.random.default_rng(1).standard_normal((2, 8, 8))
     wanted = 0.5 * (matrix + np.swapaxes(matrix, -1, -2))
-    found = blocks.symmetrised(np.array(matrix))
+    found = near.symmetrised(np.array(matrix))
     np.testing.assert_array_equal(found, wanted)
     np.testing.assert_array_equal(found, np.swapaxes(found, -1, -2))
 
@@ -345,4 +348,4 @@ def test_what_a_factor_misses() -> None:
     C = L @ np.swapaxes(L, -1, -2)
     error = rng.standard_normal(C.shape)
     error = error + np.swapaxes(error, -1, -2)
-    np.testing.assert_allclose(blocks.factor_sizes(C + error, L), np.abs(error).sum(axis=-1), rtol=1e-12)
+    np.testing.assert_allclose(near.factor_sizes(C + error, L), np.abs(error).sum(axis=-1), rtol=1e-12)

@@ -13,7 +13,8 @@ import lipcert as lc
 from lipcert.answers.reach import recheck_reach
 from lipcert.answers.sensitivity import recheck_sensitivity
 from lipcert.errors import ProofFailed
-from lipcert.kernel import interval_arithmetic, piece_bounds
+from lipcert.kernel import enclosures as interval_arithmetic
+from lipcert.kernel import piece_bounds
 from lipcert.kernel.cover import Cover
 from lipcert.kernel.piece_bounds import JacobianEntries, OutputRows
 from lipcert.kernel.tree import AXIS

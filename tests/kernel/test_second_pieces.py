@@ -15,8 +15,8 @@ import pytest
 import lipcert as lc
 from lipcert.errors import ProofFailed
 from lipcert.kernel import remainder, taylor
+from lipcert.kernel.arithmetic import largest_norm_above
 from lipcert.kernel.piece_bounds import PieceBounds
-from lipcert.kernel.rounding import largest_norm_above
 from lipcert.kernel.taylor import Monomials, Second, SecondOrder, Unfolding, curved
 from lipcert.model.arrays import Array
 from lipcert.model.regions import Region

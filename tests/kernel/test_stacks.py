@@ -17,8 +17,8 @@ from exact import PRECISION, precision
 from lipcert.kernel import sweep as sweep_module
 from lipcert.kernel.domain import Domain, Pick
 from lipcert.kernel.hints import BOTH, Enclosure
-from lipcert.kernel.image import Image
 from lipcert.kernel.neuron_bounds import slope_bounds
+from lipcert.kernel.step import Image
 from lipcert.kernel.sweep import Sweep, at_centers, proving, stacked
 from lipcert.methods.method import Greedy, MethodGuide
 from lipcert.model.arrays import Array

@@ -14,9 +14,8 @@ from exact import diagonal, matrix, positive_semidefinite, rational
 from lipcert.errors import ProofFailed
 from lipcert.kernel import step as module
 from lipcert.kernel import sweep
-from lipcert.kernel.image import Columns, Fused, Image
-from lipcert.kernel.near import congruence
-from lipcert.kernel.step import Step, activate, thin_step
+from lipcert.kernel.arithmetic import congruence
+from lipcert.kernel.step import Columns, Fused, Image, Step, activate, thin_step
 from lipcert.model.arrays import Array, Weight
 from oracle import single
 
@@ -160,7 +159,7 @@ def test_planted_a_residual_that_is_not_charged_is_seen(monkeypatch: pytest.Monk
     monkeypatch.setattr(module, "_solved", lambda L, M: np.roll(honest(L, M), 1, axis=0))
     step = together(cases)
     assert all(step_is_valid(*case[:3], single(step, which)) for which, case in enumerate(cases))
-    monkeypatch.setattr("lipcert.kernel.near.raised", lambda matrix, amount: matrix)
+    monkeypatch.setattr("lipcert.kernel.arithmetic.raised", lambda matrix, amount: matrix)
     step = together(cases)
     assert not any(step_is_valid(*case[:3], single(step, which)) for which, case in enumerate(cases))
 
@@ -312,7 +311,7 @@ def test_whatever_the_solver_returns_the_inequality_holds(monkeypatch: pytest.Mo
     monkeypatch.setattr(linalg.blas, "dtrsm", lambda *a, **k: honest(*a, **k) * (1.0 - 1e-6))
     some = cases(20)
     assert all(fused(S, s, W, unscaled(Image(s.P, NONE, Columns(W), apart=s))) for S, s, W in some)
-    monkeypatch.setattr("lipcert.kernel.near.raised", lambda matrix, amount: matrix)
+    monkeypatch.setattr("lipcert.kernel.arithmetic.raised", lambda matrix, amount: matrix)
     assert not all(fused(S, s, W, unscaled(Image(s.P, NONE, Columns(W), apart=s))) for S, s, W in some)
 
 

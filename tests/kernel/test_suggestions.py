@@ -11,9 +11,9 @@ import pytest
 
 import lipcert as lc
 from lipcert.errors import ProofFailed
+from lipcert.kernel.arithmetic import Near, largest_eigenvalue_above
 from lipcert.kernel.domain import Domain, split_by_box
 from lipcert.kernel.fourier import convolution_norm
-from lipcert.kernel.near import Near, largest_eigenvalue_above
 from lipcert.kernel.neuron_bounds import relax
 from lipcert.kernel.norms import ellipsoid_above, induced_above
 from lipcert.kernel.remainder import fit

@@ -18,12 +18,12 @@ import lipcert as lc
 from exact import PRECISION, precision
 from lipcert.answers.certificate import Certificate
 from lipcert.errors import ProofFailed
-from lipcert.kernel import near
+from lipcert.kernel import arithmetic as near
 from lipcert.kernel import neuron_bounds as relaxation
 from lipcert.kernel import step as step_module
 from lipcert.kernel import sweep as sweep_module
-from lipcert.kernel.backsubstitution import BackSubstitution
 from lipcert.kernel.domain import Domain
+from lipcert.kernel.enclosures import BackSubstitution
 from lipcert.kernel.hints import Hints, Linear, Lipschitz, Part
 from lipcert.methods.method import Method
 from lipcert.model.arrays import Array
@@ -291,7 +291,7 @@ def checker_support(patch: pytest.MonkeyPatch) -> None:
 
 def checker_congruence(patch: pytest.MonkeyPatch) -> None:
     """W P Wᵀ as it is computed, but for one part in a million."""
-    image = importlib.import_module("lipcert.kernel.image")
+    image = importlib.import_module("lipcert.kernel.step")
     honest = near.congruence
     patch.setattr(image, "congruence", lambda *given: honest(*given) * (1.0 - 1e-6))
 

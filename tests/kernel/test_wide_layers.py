@@ -11,8 +11,8 @@ from scipy import sparse
 
 import lipcert as lc
 from exact import matrix, rational
-from lipcert.kernel import point as path
-from lipcert.kernel.point import stretch_below, trajectory
+from lipcert.kernel import enclosures as path
+from lipcert.kernel.enclosures import stretch_below, trajectory
 from lipcert.model.arrays import dense
 from networks import random_network
 
@@ -82,7 +82,7 @@ def test_what_is_said_of_a_point_does_not_hang_on_others(monkeypatch: pytest.Mon
 def test_rows_are_traced_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     network, ball = _wide(2), lc.Ball(np.zeros(4), 0.5)
     whole = lc.certify(network, ball, lc.Scalar())
-    monkeypatch.setattr("lipcert.kernel.backsubstitution._ENTRIES", 200)
+    monkeypatch.setattr("lipcert.kernel.enclosures._TOGETHER", 200)
     assert lc.certify(network, ball, lc.Scalar()).bound == pytest.approx(whole.bound, rel=1e-9)
 
 

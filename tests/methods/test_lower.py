@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import lipcert as lc
-from lipcert.kernel.point import stretch_below
+from lipcert.kernel.enclosures import stretch_below
 from lipcert.methods.counterexample import bisected
 from lipcert.methods.lower import cross_kinks, has_kinks, jacobian_norms, lower_bound_of
 from lipcert.model.arrays import Array

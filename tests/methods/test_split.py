@@ -19,8 +19,8 @@ from scipy import sparse
 
 import lipcert as lc
 from lipcert.errors import InvalidInput, ProofFailed
+from lipcert.kernel import arithmetic as near
 from lipcert.kernel import cover as ledger
-from lipcert.kernel import near, rounding
 from lipcert.kernel.cover import prove_tree
 from lipcert.kernel.domain import Domain
 from lipcert.kernel.piece_bounds import PieceBounds
@@ -357,8 +357,7 @@ def test_an_unproved_void_does_not_count(signed: lc.Certificate) -> None:
 def test_errors_are_carried_through_many_layers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Numbers in place of matrices, and a coarse unit of rounding: then all that errors become can be added up."""
     unit = 1e-7
-    for owner in (rounding, near):
-        monkeypatch.setattr(owner, "gamma", lambda n: unit * n)
+    monkeypatch.setattr(near, "gamma", lambda n: unit * n)
     rng = np.random.default_rng(3)
     depth = 30
     weights, slopes = rng.uniform(0.3, 3.0, depth), rng.uniform(0.2, 1.0, depth - 1)
@@ -371,7 +370,7 @@ def test_errors_are_carried_through_many_layers(monkeypatch: pytest.MonkeyPatch)
         bounds = Sweep(network, domain, MethodGuide(lc.ClosedForm().choose_all, ()), limits=ranges).run().bounds
     value = float(np.prod(weights) * np.prod(slopes))
     # per layer two products with a weight that is known to ULPS units, and two with a slope
-    least, most = (2 * rounding.ULPS + 2) * unit * depth + 2 * unit * (depth - 1), 100 * unit * depth
+    least, most = (2 * near.ULPS + 2) * unit * depth + 2 * unit * (depth - 1), 100 * unit * depth
     assert (value * np.exp(0.5 * least) * (1.0 - unit) <= bounds).all()
     assert (bounds <= value * np.exp(0.5 * most)).all()
 

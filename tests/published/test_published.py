@@ -24,7 +24,7 @@ from lipcert.published.semidefinite import Inequality, Solution, solve, symmetri
 from lipcert.questions.names import METHODS
 from lipcert.reproduce.cells import paper_center, paper_network
 from lipcert.reproduce.printed import Printed, paper_table
-from lipcert.runtime import costs
+from lipcert.runtime import machine as costs
 from networks import pairs, random_network, sampled_norms, sampled_quotients, spread
 
 GLOBAL: list[Published] = [pub.Trivial(), pub.SeqLip(), pub.AAO(), pub.LipDiff(steps=60), pub.GeoLIP(), pub.Eclipse()]

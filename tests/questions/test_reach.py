@@ -16,8 +16,8 @@ from lipcert.answers.reach import recheck_reach
 from lipcert.errors import ProofFailed
 from lipcert.kernel.domain import corners
 from lipcert.kernel.dual_bound import DualHints
+from lipcert.kernel.enclosures import values
 from lipcert.kernel.hints import BOTH, Linear
-from lipcert.kernel.interval_arithmetic import values
 from lipcert.methods.method import Method
 from lipcert.model.arrays import Array
 from lipcert.model.regions import Region

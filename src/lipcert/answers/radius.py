@@ -14,13 +14,13 @@ import numpy as np
 
 from lipcert.answers.saved import ROOM, Saved
 from lipcert.errors import ProofFailed
+from lipcert.kernel.arithmetic import down, inflate, up
 from lipcert.kernel.counterexample import Counterexample, subject_of
 from lipcert.kernel.dual_bound import DualHints
 from lipcert.kernel.facts import Fact, RowsFact, SlopesFact
 from lipcert.kernel.hints import Hints
 from lipcert.kernel.outputs import OutputBounds, Quadratic, outputs_by_norms, outputs_hinted, pairs
 from lipcert.kernel.quadratic_relaxation import ParabolaHints, QuadraticRelaxation, SecondOrderHints
-from lipcert.kernel.rounding import down, inflate, up
 from lipcert.kernel.tree import Tree
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network

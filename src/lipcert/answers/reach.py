@@ -10,11 +10,10 @@ import numpy as np
 from lipcert.answers.proofs import Pieces, Proof, all_hints, derived
 from lipcert.answers.saved import ROOM, Saved
 from lipcert.errors import ProofFailed
+from lipcert.kernel.arithmetic import Approx, down, largest_eigenvalue_above, raised, up
 from lipcert.kernel.facts import EllipsoidFact, Fact, RowsFact
 from lipcert.kernel.hints import Interval
-from lipcert.kernel.near import Approx, largest_eigenvalue_above, raised
 from lipcert.kernel.outputs import OutputBounds, both_sides, over_pieces, relaxed
-from lipcert.kernel.rounding import down, up
 from lipcert.kernel.sweep import proving
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network

@@ -11,9 +11,9 @@ import numpy as np
 from lipcert.answers.proofs import Pieces, Proof, all_hints, derived
 from lipcert.answers.saved import ROOM, Saved
 from lipcert.errors import ProofFailed
+from lipcert.kernel.arithmetic import norm_above
 from lipcert.kernel.facts import Fact, PairsFact
 from lipcert.kernel.outputs import Group, OutputBounds, derivatives_fact, entries_fact, pair_bound
-from lipcert.kernel.rounding import norm_above
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 from lipcert.model.regions import Region

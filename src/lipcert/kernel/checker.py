@@ -8,19 +8,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lipcert.errors import InvalidInput, ProofFailed
+from lipcert.kernel.arithmetic import inflate, matvec, norm_above
 from lipcert.kernel.cover import Cover, prove_tree
 from lipcert.kernel.domain import Domain, check_region
 from lipcert.kernel.facts import LayerReport, LipschitzFact
 from lipcert.kernel.fourier import by_channel, prove_symbols
-from lipcert.kernel.guide import Guide
 from lipcert.kernel.hints import Curved, Hints, Interval, Linear, Part
 from lipcert.kernel.jacobian import norm_bounds
 from lipcert.kernel.norm_product import norm_product
 from lipcert.kernel.norms import start_gain
-from lipcert.kernel.passes import intervals, recall
-from lipcert.kernel.rounding import inflate, matvec, norm_above
 from lipcert.kernel.second_order_jacobian import prove_second_order_jacobian
-from lipcert.kernel.sweep import Sweep, proving, stacked
+from lipcert.kernel.sweep import Guide, Sweep, intervals, proving, recall, stacked
 from lipcert.kernel.taylor import curved as bends
 from lipcert.kernel.tree import Tree
 from lipcert.model.arrays import Array

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from lipcert.kernel.arithmetic import up
 from lipcert.kernel.norms import length_above
 from lipcert.kernel.outputs import output_at
-from lipcert.kernel.rounding import up
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 from lipcert.model.regions import Ball

@@ -15,10 +15,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lipcert.errors import ProofFailed
+from lipcert.kernel.arithmetic import up
 from lipcert.kernel.domain import same_region
 from lipcert.kernel.hints import Hints
 from lipcert.kernel.piece_bounds import Bounding, PieceBounds
-from lipcert.kernel.rounding import up
 from lipcert.kernel.tree import LEAF, Pieces, Tree, check_cuts, check_shape
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network

@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lipcert.errors import ProofFailed
-from lipcert.kernel.near import Near, dot
-from lipcert.kernel.rounding import down, norm_above, norm_below, transpose, twice_above, up
+from lipcert.kernel.arithmetic import Near, dot, down, norm_above, norm_below, transpose, twice_above, up
 from lipcert.model.arrays import Array, Weight
 from lipcert.model.norms import LInf
 from lipcert.model.regions import Ball, Box, Everywhere, Region

@@ -23,10 +23,9 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from lipcert.errors import ProofFailed
+from lipcert.kernel.arithmetic import Near, Number, down, largest_eigenvalue_above, up
 from lipcert.kernel.hints import Interval
-from lipcert.kernel.near import Near, Number, largest_eigenvalue_above
 from lipcert.kernel.neuron_bounds import kinked, value_error
-from lipcert.kernel.rounding import down, up
 from lipcert.kernel.row_bounds import first_factor, lines_around, radius_of, straight_parts
 from lipcert.model.arrays import Array
 from lipcert.model.network import Layer, Network, Neurons

@@ -78,10 +78,19 @@ from typing import TypeVar
 import numpy as np
 
 from lipcert.errors import ProofFailed
+from lipcert.kernel.arithmetic import (
+    Approx,
+    Near,
+    Size,
+    congruence,
+    down,
+    largest_eigenvalue_above,
+    raised,
+    sum_above,
+    up,
+)
 from lipcert.kernel.hints import Hints, Interval
-from lipcert.kernel.near import Approx, Near, Size, congruence, largest_eigenvalue_above, raised, sum_above
 from lipcert.kernel.neuron_bounds import WIDEN, all_slopes
-from lipcert.kernel.rounding import down, up
 from lipcert.kernel.step import LEAST, MOST, activate
 from lipcert.kernel.sweep import Sweep, proving
 from lipcert.model.arrays import Array, dense

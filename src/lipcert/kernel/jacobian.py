@@ -34,10 +34,19 @@ import numpy as np
 from scipy import linalg
 
 from lipcert.errors import ProofFailed
-from lipcert.kernel.interval_arithmetic import jacobian
-from lipcert.kernel.near import Approx, Near, congruence, largest_eigenvalue_above, raised
+from lipcert.kernel.arithmetic import (
+    Approx,
+    Near,
+    congruence,
+    inflate,
+    largest_eigenvalue_above,
+    norm_above,
+    raised,
+    square_above,
+    up,
+)
+from lipcert.kernel.enclosures import jacobian
 from lipcert.kernel.norms import ellipsoid_above, induced_above
-from lipcert.kernel.rounding import inflate, norm_above, square_above, up
 from lipcert.kernel.step import Step, activate
 from lipcert.kernel.sweep import Sweep
 from lipcert.model.arrays import Array, dense

@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 from scipy import special
 
-from lipcert.kernel.rounding import TINY, UP, U
+from lipcert.kernel.arithmetic import TINY, UP, U
 from lipcert.model.activations import CONCAVE, STRAIGHT, Activation
 from lipcert.model.arrays import Array
 from lipcert.model.network import Neurons

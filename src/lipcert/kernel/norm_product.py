@@ -35,10 +35,9 @@ import numpy as np
 from scipy import sparse
 
 from lipcert.errors import ProofFailed
+from lipcert.kernel.arithmetic import Approx, Size, congruence, largest_eigenvalue_above, norm_above, spectral_above
 from lipcert.kernel.fourier import convolution_norm, full_kernel
-from lipcert.kernel.near import Approx, Size, congruence, largest_eigenvalue_above
 from lipcert.kernel.neuron_bounds import all_slopes
-from lipcert.kernel.rounding import norm_above, spectral_above
 from lipcert.model.activations import Activation
 from lipcert.model.arrays import Array, Weight, same_columns
 from lipcert.model.convolution import Convolution

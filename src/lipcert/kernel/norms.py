@@ -22,8 +22,17 @@ import numpy as np
 from scipy import sparse
 
 from lipcert.errors import InvalidInput, ProofFailed
-from lipcert.kernel.near import Approx, Near, largest_eigenvalue_above
-from lipcert.kernel.rounding import down, inflate, norm_above, spectral_above, twice_above, up
+from lipcert.kernel.arithmetic import (
+    Approx,
+    Near,
+    down,
+    inflate,
+    largest_eigenvalue_above,
+    norm_above,
+    spectral_above,
+    twice_above,
+    up,
+)
 from lipcert.model.arrays import Array, Weight
 from lipcert.model.network import Layer, Network, Neurons
 from lipcert.model.norms import NORMS, Norm, Norms

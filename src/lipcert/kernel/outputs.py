@@ -15,24 +15,20 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from lipcert.errors import ProofFailed
-from lipcert.kernel.backsubstitution import BackSubstitution
+from lipcert.kernel.arithmetic import Approx, Near, congruence, inflate, largest_eigenvalue_above, norm_above, up
 from lipcert.kernel.checker import rules_of
 from lipcert.kernel.cover import Cover, prove_leaves, prove_tree
 from lipcert.kernel.domain import Domain, check_region, corners, radius_above, same_region
 from lipcert.kernel.dual_bound import Cut, DualBound, DualHints, stays_negative
+from lipcert.kernel.enclosures import BackSubstitution, derivatives, held, trajectory, values
 from lipcert.kernel.facts import EllipsoidFact, Fact, LipschitzFact, PairsFact, RowsFact, SlopesFact
-from lipcert.kernel.guide import Guide, View
 from lipcert.kernel.hints import Hints, Interval, Part
-from lipcert.kernel.interval_arithmetic import derivatives, values
 from lipcert.kernel.jacobian import entries
-from lipcert.kernel.near import Approx, Near, congruence, largest_eigenvalue_above
 from lipcert.kernel.neuron_bounds import slope_bounds
 from lipcert.kernel.norm_product import norm_ellipsoid
 from lipcert.kernel.piece_bounds import Bounding, JacobianEntries, OutputRows
-from lipcert.kernel.point import held, trajectory
 from lipcert.kernel.quadratic_relaxation import ParabolaHints, QuadraticRelaxation, SecondOrderHints, Spread
-from lipcert.kernel.rounding import inflate, norm_above, up
-from lipcert.kernel.sweep import Sweep, proving, stacked
+from lipcert.kernel.sweep import Guide, Sweep, View, proving, stacked
 from lipcert.kernel.tree import Tree
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network

@@ -16,17 +16,14 @@ from typing import ClassVar
 
 import numpy as np
 
+from lipcert.kernel.arithmetic import Near, inflate
 from lipcert.kernel.domain import Domain, corners
-from lipcert.kernel.guide import Guide
+from lipcert.kernel.enclosures import activated, affine, derivatives
 from lipcert.kernel.hints import Hints, Interval, Linear
-from lipcert.kernel.interval_arithmetic import activated, affine, derivatives
 from lipcert.kernel.jacobian import interval_bounds
-from lipcert.kernel.near import Near
 from lipcert.kernel.norms import induced_above, spectral_factor
-from lipcert.kernel.passes import intervals
 from lipcert.kernel.rays import along_rays, only_at_infinity
-from lipcert.kernel.rounding import inflate
-from lipcert.kernel.sweep import Sweep, proving
+from lipcert.kernel.sweep import Guide, Sweep, intervals, proving
 from lipcert.kernel.taylor import Second, SecondOrder, curved
 from lipcert.kernel.tree import Pieces, children
 from lipcert.model.arrays import Array, frozen

@@ -34,11 +34,21 @@ from typing import Final
 import numpy as np
 
 from lipcert.errors import ProofFailed
+from lipcert.kernel.arithmetic import (
+    Approx,
+    Near,
+    congruence,
+    dot,
+    down,
+    largest_eigenvalue_above,
+    norm_above,
+    raised,
+    twice_above,
+    up,
+)
 from lipcert.kernel.domain import form_over_ball, split_by_box
 from lipcert.kernel.hints import Interval
-from lipcert.kernel.near import Approx, Near, congruence, dot, largest_eigenvalue_above, raised
 from lipcert.kernel.neuron_bounds import kinked, relax, slope_bounds
-from lipcert.kernel.rounding import down, norm_above, twice_above, up
 from lipcert.kernel.row_bounds import first_factor, lines_around, pulled, radius_of, straight_parts
 from lipcert.kernel.step import activate
 from lipcert.model.arrays import Array

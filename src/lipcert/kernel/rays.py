@@ -17,8 +17,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from lipcert.errors import ProofFailed
+from lipcert.kernel.arithmetic import Near
 from lipcert.kernel.hints import Interval
-from lipcert.kernel.near import Near
 from lipcert.model.activations import activation
 from lipcert.model.arrays import Array, dense
 from lipcert.model.network import Layer, Network, Neurons

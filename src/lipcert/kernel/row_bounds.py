@@ -7,8 +7,8 @@ from typing import Final
 import numpy as np
 
 from lipcert.errors import ProofFailed
+from lipcert.kernel.arithmetic import Approx, Near, congruence, factor_rows, raised
 from lipcert.kernel.hints import Interval
-from lipcert.kernel.near import Approx, Near, congruence, factor_rows, raised
 from lipcert.kernel.neuron_bounds import relax, slope_bounds, value_error
 from lipcert.model.arrays import Array, Weight, dense
 from lipcert.model.network import Layer, Neurons

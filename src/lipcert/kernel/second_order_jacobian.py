@@ -41,11 +41,19 @@ from typing import Final
 import numpy as np
 
 from lipcert.errors import ProofFailed
+from lipcert.kernel.arithmetic import (
+    Approx,
+    Near,
+    congruence,
+    largest_eigenvalue_above,
+    raised,
+    size_above,
+    twice_above,
+    up,
+)
+from lipcert.kernel.enclosures import trajectory
 from lipcert.kernel.hints import Curved
-from lipcert.kernel.near import Approx, Near, congruence, largest_eigenvalue_above, raised
-from lipcert.kernel.point import trajectory
 from lipcert.kernel.remainder import fit_error
-from lipcert.kernel.rounding import size_above, twice_above, up
 from lipcert.kernel.row_bounds import first_factor
 from lipcert.model.arrays import Array, dense
 from lipcert.model.network import Network

@@ -11,6 +11,12 @@ L² = λmax(S) at the output, or what S tells in another norm
 
 A matrix inequality P ≼ P̂ between the real P and a float matrix P̂ is kept true from layer to layer. Neurons whose slope
 is zero, or that do not move, are left out of P: what they contribute is zero.
+
+A guide is asked layer by layer where multipliers and lines come from; whatever it says, the proof holds.
+
+A search brings a guide, and names the passes before by their hints. It cannot bring intervals or bounds, so all that is
+remembered was proved here. It is found by the hints themselves: hints of another region, or in another order, find
+nothing, and must be proved by a pass of their own.
 """
 
 from __future__ import annotations
@@ -19,27 +25,125 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TypeVar
+from typing import ClassVar, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from lipcert.errors import ProofFailed
-from lipcert.kernel.backsubstitution import BackSubstitution
-from lipcert.kernel.domain import Domain, kind_of
+from lipcert.kernel.arithmetic import down, inflate, up
+from lipcert.kernel.domain import Domain, check_region, kind_of, same_region
+from lipcert.kernel.enclosures import BackSubstitution, trajectory
 from lipcert.kernel.facts import LayerReport
-from lipcert.kernel.guide import Guide, View
-from lipcert.kernel.hints import Hints, Interval, Linear, Lipschitz
-from lipcert.kernel.image import Columns, Image
+from lipcert.kernel.hints import Enclosure, Hints, Interval, Linear, Lipschitz, Part
 from lipcert.kernel.neuron_bounds import slope_bounds
 from lipcert.kernel.norms import columns_times, ellipsoid_above, sound, start_gain
-from lipcert.kernel.point import trajectory
-from lipcert.kernel.rounding import down, inflate, up
-from lipcert.kernel.step import Step, activate, thin_step
-from lipcert.model.arrays import Array, frozen
+from lipcert.kernel.step import Columns, Image, Step, activate, thin_step
+from lipcert.model.arrays import Array, Weight, frozen
 from lipcert.model.network import Network, Neurons
 from lipcert.model.norms import PLAIN, Norms
 from lipcert.model.regions import Region
+from lipcert.suggest.multipliers import StoredGuide
+
+_MANY = 4096
+"""Neurons of a large layer of which S is kept at most."""
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """What a guide sees of a layer, for a stack of regions; T is relative to the same scale as S.
+
+    Attributes
+    ----------
+    index : the hidden layer, from 0.
+    S : (count, k, k), the ellipsoid of what is kept, divided by 4**exponent.
+    exponent : (count,).
+    alpha, beta : (count, k), slopes as computed, not rounded outwards.
+    weight : the next weight over what is kept.
+    neurons : (count, k), which neurons of the layer these are. None is all, in order.
+    size : neurons of the layer.
+    part : of a large layer whose step is done some neurons, and what S, which is not kept, says of these.
+    """
+
+    index: int
+    S: Array
+    exponent: Array
+    alpha: Array
+    beta: Array
+    weight: Columns
+    neurons: Array | None
+    size: int
+    part: tuple[Array, Array] | None = None
+
+    @property
+    def ahead(self) -> Weight:
+        """The next weight over what is kept, (m, k), or (count, m, k)."""
+        return self.weight.full
+
+    @property
+    def variance(self) -> Array:
+        """The diagonal of S, (count, k)."""
+        return np.diagonal(self.S, axis1=-2, axis2=-1)
+
+    def narrow(self, values: Array) -> Array:
+        """Values (count, size) of the layer's neurons, as values of what is kept."""
+        return values if self.neurons is None else np.take_along_axis(values, self.neurons, -1)
+
+    def widen(self, values: Array) -> Array:
+        """Values of what is kept, as values (count, size) of the layer's neurons; zero for the others."""
+        if self.neurons is None:
+            return values
+        full = np.zeros((len(values), self.size))
+        np.put_along_axis(full, self.neurons, values, -1)
+        return full
+
+    def bare(self, some: Array) -> View:
+        """The same without S, but for what it says of some neurons of a single region, if they are not all too many."""
+        own = np.flatnonzero(some[0])
+        names = own if self.neurons is None else self.neurons[0, own]
+        part = (names, frozen(self.S[0][np.ix_(own, own)])) if len(self.S) == 1 and own.size <= _MANY else None
+        return replace(self, S=np.zeros((len(self.S), 0, 0)), part=part)
+
+    def known(self, which: int) -> tuple[Array, Array]:
+        """Neurons of one region, and what S says of them."""
+        if self.part is not None:
+            return self.part
+        if not self.S.shape[-1]:
+            return np.zeros(0, dtype=int), self.S[which]
+        return np.arange(self.size) if self.neurons is None else self.neurons[which], self.S[which]
+
+
+class Guide(Protocol):
+    """Where multipliers and the slopes of lines come from; any answer of the right shape is safe."""
+
+    enclosures: tuple[Enclosure, ...]
+    looks: ClassVar[bool] = True
+    """True if the guide reads view.alpha and view.beta as computed; otherwise it sees them rounded outwards."""
+
+    def multipliers(self, view: View) -> Array:
+        """T of what is kept of one layer, (count, k); zero where there is no suggestion."""
+        ...
+
+    def lines(self, which: int, index: int, neurons: Neurons, numbers: Array, interval: Interval) -> Interval:
+        """Slopes of the lower and upper lines of some neurons, for one of the linear enclosures, (k,).
+
+        ``neurons`` are those with open slopes, of all regions in a row; ``numbers`` says which of the layer they are.
+        """
+        ...
+
+    def start(
+        self, network: Network, domain: Domain | None, norms: Norms, moving: int, known: Sequence[Interval]
+    ) -> Array | None:
+        """Axes h of the ellipsoid P_0 = D_h² to begin with, (moving,); None is the unit ball."""
+        return None
+
+    def room(self, index: int, size: int, open_: int, ahead: int) -> None:
+        """Called before matrices are formed for a layer; an error stops the sweep.
+
+        ``size`` neurons are carried, of which ``open_`` have open slopes, and the next layer has ``ahead``.
+        """
+        return
+
 
 _ENTRIES = 270_000
 """Numbers in a stack of matrices; more would leave the processor's caches."""
@@ -342,3 +446,84 @@ def _check_weights(network: Network) -> None:
                 f"layer {number} must have weights and biases of float64, sparse ones without repeated entries;"
                 " build the network with Network.from_weights"
             )
+
+
+@dataclass(frozen=True, eq=False)
+class Fact:
+    """What a pass proved: intervals of the hidden layers, (1, neurons) each, and a bound in ``norms``.
+
+    It is about ``part`` of the network, None is all of it; the pass began with the intervals of the
+    passes ``before``.
+    """
+
+    network: Network
+    region: Region
+    before: tuple[Hints, ...]
+    part: Part | None
+    norms: Norms
+    intervals: Sequence[Interval]
+    bound: float
+
+
+_facts: WeakKeyDictionary[Hints, Fact] = WeakKeyDictionary()
+
+
+def ask(
+    network: Network,
+    region: Region,
+    guide: Guide,
+    before: tuple[Hints, ...] = (),
+    part: Part | None = None,
+    norms: Norms = PLAIN,
+) -> tuple[Sweep, Hints]:
+    """A pass over a region in which a guide is asked, and the hints under which it is remembered.
+
+    A part gets its intervals from the passes before, which are about the whole network, and has norms of its own.
+    """
+    check_region(region, network.inputs)
+    domain = Domain.of([region]) if region.bounded else None
+    known = intervals(network, region, before, remembered=True)
+    with proving():
+        if part is None:
+            sweep = Sweep(network, domain, guide, known, norms=norms).run()
+        else:
+            norms = part.norms.bare
+            sweep = Sweep(part.of(network), domain, guide, part.known(known), enclose=False, norms=norms).run()
+        bound = float(sweep.bounds[0])
+    for array in (*(end for interval in sweep.intervals for end in interval), *sweep.hinted):
+        frozen(array)
+    hints = sweep.hints(0)
+    _facts[hints] = Fact(network, region, before, part, norms, tuple(sweep.intervals), bound)
+    return sweep, hints
+
+
+def recall(
+    network: Network, region: Region, hints: Hints, before: Sequence[Hints], part: Part | None = None
+) -> Fact | None:
+    """What a pass with these very hints proved; None unless all that it rests on is the same."""
+    fact = _facts.get(hints)
+    if fact is None or fact.part != part or len(fact.before) != len(before):
+        return None
+    same = all(one is two for one, two in zip(fact.before, before, strict=True))
+    same = same and (fact.network is network or fact.network.digest == network.digest)
+    return fact if same and (fact.region is region or same_region(fact.region, region)) else None
+
+
+def intervals(
+    network: Network, region: Region, sweeps: Sequence[Hints], remembered: bool = False
+) -> Sequence[Interval]:
+    """What the passes prove, one after the other, of the pre-activations of every hidden layer, (1, neurons) each.
+
+    With ``remembered``, passes that were asked for here are not repeated.
+    """
+    domain = Domain.of([region]) if region.bounded else None
+    known: Sequence[Interval] = ()
+    with proving():
+        for position, hints in enumerate(sweeps):
+            fact = recall(network, region, hints, sweeps[:position]) if remembered else None
+            if fact is None:
+                guide = StoredGuide(hints, network, region.bounded)
+                known = Sweep(network, domain, guide, known).run(needs_bound=False).intervals
+            else:
+                known = fact.intervals
+    return known

@@ -36,10 +36,9 @@ from typing import Final
 
 import numpy as np
 
+from lipcert.kernel.arithmetic import Near, Size, Sized, down, largest_norm_above, root_above, spectral_above, up
 from lipcert.kernel.hints import Interval
-from lipcert.kernel.near import Near, Size, Sized
 from lipcert.kernel.remainder import Fit, fit
-from lipcert.kernel.rounding import down, largest_norm_above, root_above, spectral_above, up
 from lipcert.kernel.tree import Rows
 from lipcert.model.arrays import Array, dense
 from lipcert.model.network import Network

@@ -13,7 +13,7 @@ import numpy as np
 from scipy import linalg
 from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
-from lipcert.kernel.guide import View
+from lipcert.kernel.sweep import View
 from lipcert.methods.method import Greedy, Stage, smaller, symmetric
 from lipcert.model.arrays import Array, Weight, dense, times
 

@@ -10,9 +10,9 @@ import numpy as np
 
 from lipcert.answers.certificate import Certificate
 from lipcert.errors import InvalidInput
+from lipcert.kernel.enclosures import stretch_below
 from lipcert.kernel.hints import Part
 from lipcert.kernel.norms import length_above
-from lipcert.kernel.point import stretch_below
 from lipcert.methods.directions import PLAINLY, Stretch
 from lipcert.model.activations import Activation
 from lipcert.model.arrays import Array, dense, times

@@ -13,10 +13,8 @@ from lipcert.errors import InvalidInput
 from lipcert.kernel.cover import Cover
 from lipcert.kernel.domain import Domain, is_box
 from lipcert.kernel.facts import LayerReport
-from lipcert.kernel.guide import Guide, View
 from lipcert.kernel.hints import Curved, Enclosure, Hints, Interval, Linear, Part
-from lipcert.kernel.passes import ask
-from lipcert.kernel.sweep import Sweep, proving
+from lipcert.kernel.sweep import Guide, Sweep, View, ask, proving
 from lipcert.model.arrays import Array, Weight, dense, times
 from lipcert.model.network import Network, Neurons
 from lipcert.model.norms import PLAIN, Norms

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lipcert.errors import InvalidInput
-from lipcert.kernel.near import Near
+from lipcert.kernel.arithmetic import Near
 from lipcert.kernel.norm_product import norm_product
 from lipcert.kernel.norms import induced_above
 from lipcert.methods.greedy import Scalar

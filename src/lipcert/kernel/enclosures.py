@@ -1,4 +1,4 @@
-"""Back-substitution, proved: every rounding error is charged to the offset.
+"""Where the values of a network lie: at points, over boxes by intervals, over regions by back-substitution.
 
 A row·z of the values before a layer is bounded over a region by replacing each activation, last layer first, by the
 line that is on the safe side. Many rows, of many regions of a stack, go back together.
@@ -11,16 +11,238 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from lipcert.kernel.arithmetic import (
+    Approx,
+    Near,
+    congruence,
+    down,
+    matvec,
+    norm_below,
+    rounded_off,
+    total,
+    transpose,
+    underflow,
+    up,
+    weighed_off,
+)
 from lipcert.kernel.domain import Domain, Pick
 from lipcert.kernel.hints import Interval
-from lipcert.kernel.near import rounded_off, total, underflow, weighed_off
-from lipcert.kernel.neuron_bounds import relax, value_error
-from lipcert.kernel.rounding import matvec, up
+from lipcert.kernel.neuron_bounds import relax, slope_bounds, value_error
+from lipcert.kernel.norms import length_above
 from lipcert.model.activations import Activation
-from lipcert.model.arrays import Array, dense, times
-from lipcert.model.network import Network, Neurons
+from lipcert.model.arrays import Array, Weight, dense, times
+from lipcert.model.network import Layer, Network, Neurons
+from lipcert.model.norms import PLAIN, Norm, Norms
 
-_ENTRIES = 2_000_000
+_SHALLOW = 4
+"""Layers up to which errors are kept entry by entry."""
+_BROAD = 3000
+"""Entries from which an error is kept entry by entry: a matrix of that size takes more time than it saves."""
+_WIDE, _SMALL = 1000, 2.0**-32
+"""Neurons of a layer from which errors entry by entry are tried first; they do if they are this small."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Vectors:
+    """Vectors (count, n) near computed ones, entry by entry, and unless Q is None also e + d away, eeᵀ ≼ Q, |d| ≤ δ.
+
+    An ellipsoid follows the contraction of the network where errors by entry would grow with every layer. In a few
+    layers they hardly grow, and ``entrywise`` costs less.
+    """
+
+    near: Near
+    entrywise: bool
+    Q: Approx | None = None
+    delta: Array = field(default_factory=lambda: np.zeros(1))
+
+    def through(self, weight: Weight, bias: Near | float = 0.0) -> _Vectors:
+        """W x + b for the vectors x."""
+        if self.entrywise or max(weight.shape) >= _BROAD or not self.near.error.any():
+            return _Vectors(self.near.through(weight) + bias, self.entrywise)
+        if self.Q is None:
+            Q = Approx.diagonal(np.zeros(self.near.shape)).sum_above(self.near.error)
+        else:
+            Q = self.Q.sum_above(self.delta)
+        Q, computed = congruence(Q, weight), Near.of(self.near.value).through(weight) + bias
+        error = up(up(np.sqrt(np.diagonal(Q, axis1=-2, axis2=-1))) + computed.error)
+        return _Vectors(Near(computed.value, error), False, Approx(Q, symmetric=True), computed.error)
+
+    def scaled(self, slopes: Near, computed: Near) -> _Vectors:
+        """Vectors that are away from computed ones by slopes·(e + d), and by what those lost."""
+        near = Near(computed.value, up(up(slopes.size * self.near.error) + computed.error))
+        if self.Q is None:
+            return _Vectors(near, self.entrywise)
+        m, apart = slopes.value, up(slopes.error * self.near.error)
+        delta = up(up(up(np.abs(m) * self.delta) + apart) + computed.error)
+        return _Vectors(near, False, self.Q.scaled(m, m), delta)
+
+
+def held(network: Network) -> Network:
+    """The same function, its output held by neurons of the identity."""
+    last, size = network.layers[-1], network.outputs
+    read = Layer(np.eye(size), np.zeros(size), None)
+    return Network((*network.layers[:-1], Layer(last.weight, last.bias, Neurons.of("identity", size)), read))
+
+
+def trajectory(network: Network, points: Array, quickly: bool = False) -> list[tuple[Array, Array]]:
+    """The pre-activations of the hidden layers at points (count, inputs) as computed, and bounds of their errors."""
+    if quickly or network.depth <= _SHALLOW:
+        return _followed(network, points, entrywise=True)
+    if max(network.sizes[1:]) < _WIDE:
+        return _followed(network, points, entrywise=False)
+    found = _followed(network, points, entrywise=True)
+    enough = [size.max(axis=-1, initial=0.0) <= _SMALL * np.abs(v).max(axis=-1, initial=0.0) for v, size in found]
+    again = np.flatnonzero(~np.all(enough, axis=0))  # point by point: what is said of one does not hang on others
+    if again.size:
+        for (v, size), (value, error) in zip(found, _followed(network, points[again], entrywise=False), strict=True):
+            v[again], size[again] = value, error
+    return found
+
+
+def _followed(network: Network, points: Array, entrywise: bool) -> list[tuple[Array, Array]]:
+    z = _Vectors(Near.of(points), entrywise)
+    found = []
+    for layer in network.layers[:-1]:
+        assert layer.neurons is not None
+        v = z.through(layer.weight, Near.weights(layer.bias))
+        found.append((v.near.value, np.where(np.isnan(v.near.error), np.inf, v.near.error)))
+        value = layer.neurons.value(v.near.value)
+        z = v.scaled(_slopes(layer.neurons, v.near), Near(value, value_error(layer.neurons, value)))
+    return found
+
+
+def _slopes(neurons: Neurons, v: Near) -> Near:
+    """The slopes of φ where v may be."""
+    return Near.between(*slope_bounds(neurons, v.below, v.above))
+
+
+def stretch_below(network: Network, point: Array, direction: Array, norms: Norms = PLAIN) -> float:
+    """At most ‖J·direction‖/‖direction‖ for the Jacobian J at the point (at a kink: for every one-sided Jacobian).
+
+    The norms may have units, no shapes: the direction, multiplied by units, is rounded once.
+    """
+    quickly = 0.0
+    if max(network.sizes) >= _WIDE:
+        quickly = _stretch_below(network, point, direction, norms, entrywise=True)
+        about = norms.output.of(network.jacobian(point) @ direction) / norms.input.of(direction)
+        if quickly > (1.0 - 2.0**-20) * float(about):
+            return quickly
+    return max(quickly, _stretch_below(network, point, direction, norms, entrywise=False))
+
+
+def _stretch_below(network: Network, point: Array, direction: Array, norms: Norms, entrywise: bool) -> float:
+    y, exponent = _Vectors(Near.of(direction[None]), entrywise), 0
+    for layer, v in zip(network.layers, trajectory(network, point[None]), strict=False):
+        assert layer.neurons is not None
+        y, slopes = y.through(layer.weight), _slopes(layer.neurons, Near(*v))
+        moved = slopes * y.near.value
+        top = float(np.abs(moved.value).max())
+        power = int(np.frexp(top)[1]) if 0.0 < top < np.inf else 0  # keeps the vector near unit size
+        y, exponent = y.scaled(slopes.shifted(-power), moved.shifted(-power)), exponent + power
+    last = y.through(network.layers[-1].weight).near[0]
+    length = down(np.ldexp(_length_below(last, norms.output), exponent))
+    below = float(down(length / length_above(direction, norms.input)))
+    return below if 0.0 < below < np.inf else 0.0
+
+
+def _length_below(y: Near, norm: Norm) -> Array:
+    """At most the norm of a vector."""
+    sizes, units = np.maximum(down(np.abs(y.value) - y.error), 0.0), norm.units(len(y.value))
+    sizes = sizes if units is None else np.maximum(down(sizes / units), 0.0)
+    if norm.name == "l2":
+        return norm_below(sizes)
+    return np.asarray(sizes.max()) if norm.name == "linf" else Near.of(sizes).sum().below
+
+
+_ENTRIES = 4_000_000
+"""Entries of products up to which derivatives are formed from both ends."""
+
+
+def values(network: Network, corners: Interval, known: Sequence[Interval] = ()) -> list[Interval]:
+    """Where the pre-activations of every layer lie, the outputs last, for inputs between corners (count, inputs).
+
+    Each layer follows from the one before; ``known`` are intervals of the hidden layers, which count too. What
+    overflows is not known.
+    """
+    found: list[Interval] = []
+    ends = corners
+    for index, layer in enumerate(network.layers):
+        lower, upper = (
+            np.where(np.isnan(end), off, end) for end, off in zip(affine(layer, ends), (-np.inf, np.inf), strict=True)
+        )
+        if index < len(known):
+            lower, upper = np.maximum(lower, known[index][0]), np.minimum(upper, known[index][1])
+        found.append((lower, upper))
+        if layer.neurons is not None:
+            ends = activated(layer.neurons, (lower, upper))
+    return found
+
+
+def affine(layer: Layer, ends: Interval) -> Interval:
+    """Where W z + b lies for z between two ends (count, n); NaN where numbers overflow."""
+    found = Near.between(*ends).through(layer.weight) + Near.weights(layer.bias)
+    return found.below, found.above
+
+
+def activated(neurons: Neurons, interval: Interval) -> Interval:
+    """Where φ(v) lies for v in intervals (count, n); everywhere for those that are not finite."""
+    finite = np.isfinite(interval[0]) & np.isfinite(interval[1])
+    low, high = (np.where(finite, end, 0.0) for end in interval)
+    level = np.zeros(low.shape)
+    *_, floor, roof = relax(neurons, low, high, level, level)
+    return np.where(finite, floor, -np.inf), np.where(finite, roof, np.inf)
+
+
+def derivatives(network: Network, slopes: Sequence[Interval]) -> Array:
+    """At least the size of every entry of W_N D_{N-1} … D_1 W_1 for all slopes between ends (count, n) per layer.
+
+    (count, outputs, inputs). The smaller size of the products from both ends counts. Overflow gives infinity, which
+    proves nothing.
+    """
+    least = np.fmin.reduce([one.size for one in _products(network, slopes, _ENTRIES)])
+    return np.where(np.isnan(least), np.inf, least)
+
+
+def jacobian(network: Network, slopes: Sequence[Interval], most: int = _ENTRIES) -> Near:
+    """The entries of W_N D_{N-1} … D_1 W_1 for all slopes between ends (count, n) per layer, (count, outputs, inputs).
+
+    The intersection of the products from both ends counts; what overflows may be anything.
+    """
+    products = _products(network, slopes, most)
+    found = Near.between(
+        np.fmax.reduce([one.below for one in products]), np.fmin.reduce([one.above for one in products])
+    )
+    return found.replace(~np.isfinite(found.error), Near(np.zeros(()), np.array(np.inf)))
+
+
+def _products(network: Network, slopes: Sequence[Interval], most: int) -> list[Near]:
+    """The product formed from its narrower end, and from the other too where that has at most so many entries."""
+    weights, ends = [layer.weight for layer in network.layers], list(slopes)
+    count, widest = max((len(alpha) for alpha, _ in ends), default=1), max(network.sizes)
+    small = count * max(network.inputs, network.outputs) * widest <= most
+    found = []
+    if small or network.inputs < network.outputs:
+        found.append(_product([transpose(weight) for weight in weights], ends).T)
+    if small or network.inputs >= network.outputs:
+        found.append(_product(weights[::-1], ends[::-1]))
+    return found
+
+
+def _product(weights: Sequence[Weight], slopes: Sequence[Interval]) -> Near:
+    """The entries of weights[0] D weights[1] D …; the first weight is taken row by row.
+
+    An entry times a slope is between the least and the largest of four products.
+    """
+    first, *others = weights
+    found = Near.weights(dense(first)[None])
+    for weight, (alpha, beta) in zip(others, slopes, strict=True):
+        corners = [end * slope[:, None, :] for end in (found.below, found.above) for slope in (alpha, beta)]
+        found = Near.between(down(np.minimum.reduce(corners)), up(np.maximum.reduce(corners)))
+        found = found.through(transpose(weight))
+    return found
+
+
+_TOGETHER = 2_000_000
 """Entries of the rows that are traced together; more would take memory that is fresh each time."""
 
 
@@ -96,7 +318,7 @@ class BackSubstitution:
         where, neuron = np.nonzero(loose)
         lower, upper = np.array(lower), np.array(upper)
         widest = max(before.weight.shape[1] for before in self.network.layers[: index + 1])
-        for part in np.array_split(np.arange(where.size), -(-where.size * widest // _ENTRIES) or 1):
+        for part in np.array_split(np.arange(where.size), -(-where.size * widest // _TOGETHER) or 1):
             if part.size:
                 self._tighten(index, where[part], neuron[part], lower, upper)
         return lower, upper
