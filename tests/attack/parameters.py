@@ -66,7 +66,7 @@ def _given(rng: np.random.Generator, name: str) -> dict[str, float]:
 
 def _interesting(rng: np.random.Generator, row: Activation) -> float:
     """A pre-activation at a knot, in a tail where exponentials underflow, or anywhere."""
-    knots = [float(np.ravel(k)[0]) for k in row.row.knots(np.zeros(1), *row.parameters)] or [0.0]
+    knots = [float(np.ravel(k)[0]) for k in row.knots(np.zeros(1))] or [0.0]
     unit = float(np.ravel(row.parameters[0])[0]) if row.name == "celu" else 1.0
     unit = 1.0 / float(np.ravel(row.parameters[0])[0]) if row.name == "softplus" else unit
     deep = float(some(rng, -709.0, -745.0, -746.0, -760.0, -20.0, -36.7, 36.7, 40.0, 700.0, -38.6, -27.3))

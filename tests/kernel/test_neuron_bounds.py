@@ -50,7 +50,7 @@ ROOM = 4
 
 
 def knots(row: Activation) -> list[float]:
-    return [float(np.ravel(k)[0]) for k in row.row.knots(np.array([-4.0]), *row.parameters)]
+    return [float(np.ravel(k)[0]) for k in row.knots(np.array([-4.0]))]
 
 
 def zeros_of_the_slope(row: Activation) -> list[float]:

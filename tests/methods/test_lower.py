@@ -73,7 +73,7 @@ def test_across_is_on_the_other_side_of_a_kink(names: str | list[str]) -> None:
     for point, start in zip(points, z[origin], strict=True):
         pairs = zip(network.layers, network.preactivations(point), network.preactivations(start), strict=True)
         sides = [
-            [np.greater(v, knot) for row, index in layer.neurons.groups for knot in row.row.knots(v, *row.parameters)]
+            [np.greater(v, knot) for row, index in layer.neurons.groups for knot in row.knots(v)]
             for layer, *both in pairs
             if layer.neurons
             for v in both

@@ -1,14 +1,18 @@
-"""Declared facts about an activation, held against ball arithmetic.
+"""Activations that users define by formulas, with facts that are declared, and held against ball arithmetic.
 
-The range is cut until every part shows that φ'' has the sign that its neighbours have, or the opposite one, which is an
-error. What no part shows stays declared: what lies beyond the range, and how formulas round.
+What somebody declares is not proved, so the activation's name has a digest of all of it, and so has the digest of a
+network. A certificate holds for a network with the same declaration only, and says that there is one.
+
+To check, the range is cut until every part shows that φ'' has the sign that its neighbours have, or the opposite one,
+which is an error. What no part shows stays declared: what lies beyond the range, and how formulas round.
 """
 
 from __future__ import annotations
 
+import hashlib
 import operator
 from collections import deque
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from operator import methodcaller
 from typing import Any, Final
@@ -16,10 +20,13 @@ from typing import Any, Final
 import numpy as np
 from flint import arb, arb_series
 
+from lipcert.definitions.formulas import Formula, evaluated
 from lipcert.definitions.functions import ball, head, jet, precision
 from lipcert.definitions.rows import gate
 from lipcert.errors import InvalidInput
-from lipcert.model.declared import Definition, Formula, evaluated
+from lipcert.model.activation_table import FAR, Loss, Pieces, Row
+from lipcert.model.activations import declare
+from lipcert.model.arrays import Array
 
 _ZERO, _ONE = arb_series([0]), arb_series([1])
 _BITS: Final = 400
@@ -35,6 +42,70 @@ _ROUNDED: Final = 2.0**-51
 """So far apart may a derivative and the formula for it be, relatively."""
 _CHARGED: Final = 2.0**-48
 """32 units u of the size of results and of terms are charged for rounding; a quarter of them may be seen."""
+
+
+@dataclass(frozen=True)
+class Definition:
+    """All that was declared of an activation, in the words of ``define_activation``; and what its check has found.
+
+    ``shape`` are the curvatures of the pieces between the turning points; for a periodic one each belongs to the point
+    it begins at. ``note`` says what was checked, and how.
+    """
+
+    title: str
+    value: Formula
+    slope: Formula
+    knots: tuple[float, ...]
+    ends: tuple[float, float]
+    extent: tuple[float, float]
+    period: float
+    drift: float
+    kinks: bool
+    bend: Formula | None
+    turns: tuple[float, ...]
+    rounding: float
+    tails: bool
+    shape: tuple[int, ...] = ()
+    note: str = "declared"
+
+    @property
+    def name(self) -> str:
+        """Title and digest. The note is no part of it."""
+        facts = repr(replace(self, note=""))  # Python writes every float so that it can be told from all others
+        return f"{self.title} (declared {hashlib.sha256(facts.encode()).hexdigest()[:32]})"
+
+    def row(self) -> Row:
+        """The row that states it."""
+        bend = self.bend
+        return Row(
+            value=lambda v: evaluated(self.value, v),
+            slope=self._slope,
+            bend=lambda v, side: np.zeros_like(v) if bend is None else evaluated(bend, v),
+            pieces=Pieces(self.knots, self.shape, () if bend is None else self.turns),
+            loss=Loss(self.rounding, self.tails, self.tails, value_terms=lambda: self.rounding),
+            kinks=self.kinks,
+            exact=False,
+            period=self.period,
+            drift=self.drift,
+            swing=max(map(abs, self.extent)),
+            smooth=bend is not None,
+            declared=self.note,
+            title=self.title,
+            origin=(define, self),
+        )
+
+    def _slope(self, v: Array, side: int) -> Array:
+        """At a kink the slope of the next number on that side; far out the limit, where there is one."""
+        v = np.asarray(v, dtype=float)
+        at_kink = np.isin(v, self.knots) & self.kinks
+        found = evaluated(self.slope, np.where(at_kink, np.nextafter(v, side * np.inf), v))
+        far = (np.abs(v) >= FAR) & (not np.isfinite(self.period))
+        return np.where(far, np.where(v < 0.0, *self.ends), found)
+
+
+def define(definition: Definition) -> str:
+    """Make a definition known, and return its name."""
+    return declare(definition.name, definition.row())
 
 
 def checked(definition: Definition) -> Definition:

@@ -254,7 +254,7 @@ def _kinks(network: Network) -> Iterator[tuple[int, int, float]]:
     """Every (layer, neuron, knot) at which an activation may have a kink."""
     for place, layer in enumerate(network.layers):
         for row, index in layer.neurons.groups if layer.neurons else ():
-            for knot in row.row.knots(np.zeros(index.size), *row.parameters) if row.row.kinks else ():
+            for knot in row.knots(np.zeros(index.size)) if row.row.kinks else ():
                 for neuron, value in zip(index, np.broadcast_to(knot, index.shape), strict=True):
                     yield place, int(neuron), float(value)
 
@@ -318,8 +318,7 @@ def _beyond(neurons: Neurons, v: Array, most: Array) -> Array:
     """
     sizes = np.zeros(v.shape)
     for row, index in neurons.groups:
-        shape = np.broadcast_arrays(*row.row.shape(np.zeros(1), *row.parameters))
-        if any((piece != STRAIGHT).any() for piece in shape):
+        if any(piece != STRAIGHT for piece in row.shape):
             scale = np.max([1.0, *(np.max(np.abs(parameter)) for parameter in row.parameters)])
             sizes[:, index] = scale * (1.0 + np.minimum(np.abs(v[:, index]), 64.0))
         if np.isfinite(row.row.period):

@@ -441,7 +441,7 @@ def at_kink(neurons: Neurons, lower: Array, upper: Array) -> Array:
     def rule(row: Activation, low: Array, high: Array) -> tuple[Array]:
         ends = np.zeros(low.shape)
         if row.row.kinks:
-            for knot in row.row.knots(low, *row.parameters):
+            for knot in row.knots(low):
                 ends = np.maximum(ends, ((low == knot) | (high == knot)) & (low < high))
         return (ends,)
 

@@ -77,11 +77,11 @@ def slope_error(neurons: Neurons, slopes: Array, v: Array) -> Array:
 
 def _straight(row: Activation, low: Array, high: Array) -> Array:
     """Whether [low, high] lies in a piece of one slope, which is then a number of the table."""
-    marks = [-np.inf, *row.row.knots(low, *row.parameters), np.inf]
+    marks = [-np.inf, *row.knots(low), np.inf]
     inside = np.zeros(np.shape(low), dtype=bool)
-    for start, stop, shape in zip(marks[:-1], marks[1:], row.row.shape(low, *row.parameters), strict=True):
+    for start, stop, shape in zip(marks[:-1], marks[1:], row.shape, strict=True):
         within = (low < high) & (start <= low) & (high <= stop) | (start < low) & (high < stop)
-        inside |= (np.asarray(shape) == STRAIGHT) & within
+        inside |= (shape == STRAIGHT) & within
     return inside
 
 
@@ -139,23 +139,21 @@ def _highest(row: Activation, sign: int, lower: Array, upper: Array, slope: Arra
     largest value of tangent minus line is at an end again; the tangent of the line's own slope makes that sharp.
     """
     best = np.full(lower.shape, -np.inf)
-    parameters = row.parameters
-    inner = [np.clip(knot, lower, upper) for knot in row.row.knots(lower, *parameters)]
+    inner = [np.clip(knot, lower, upper) for knot in row.knots(lower)]
     marks = [lower, *inner, upper]
     # a rounded knot may lie a little off the true one: the piece then borrows what the slopes allow there
     borrowed = 0.0 if row.row.exact else 8.0 * (_steepest(row, lower) + np.abs(slope))
-    for start, stop, shape in zip(marks[:-1], marks[1:], row.row.shape(lower, *parameters), strict=True):
-        concave = np.broadcast_to(sign * np.asarray(shape) == CONCAVE, lower.shape)
+    for start, stop, shape in zip(marks[:-1], marks[1:], row.shape, strict=True):
+        concave = sign * shape == CONCAVE
         highest = np.maximum(*(_at_end(row, sign, end, slope) for end in (start, stop)))
-        if concave.any():
-            highest = np.where(concave, np.maximum(highest, _tangent(row, sign, start, stop, slope)), highest)
+        if concave:
+            highest = np.maximum(highest, _tangent(row, sign, start, stop, slope))
         highest = highest + borrowed * np.spacing(row.row.unit(np.maximum(np.abs(start), np.abs(stop))))
         best = np.where((start < stop) | (lower == upper), np.maximum(best, highest), best)
     if np.isfinite(row.row.period):
-        # sign·φ - slope·v = (sign·drift - slope)·v + sign·(φ - drift·v), and the last term is within the extent
-        most = np.maximum(*(np.abs(np.asarray(end, dtype=float)) for end in row.row.extent(*parameters)))
+        # sign·φ - slope·v = (sign·drift - slope)·v + sign·(φ - drift·v), and the last term is within the swing
         tilt = np.abs(sign * row.row.drift - slope)
-        flat = tilt * np.maximum(np.abs(lower), np.abs(upper)) * UP + most * (1.0 + WIDEN)
+        flat = tilt * np.maximum(np.abs(lower), np.abs(upper)) * UP + row.row.swing * (1.0 + WIDEN)
         best = np.where(upper - lower >= row.row.period, flat, best)
     return np.where(np.isnan(lower) | np.isnan(upper), np.inf, best)
 

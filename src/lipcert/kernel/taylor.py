@@ -64,7 +64,7 @@ _POWERS = {1: (1.0, True, 0.0), 2: (0.5, False, 0.5), 3: (0.75, True, 0.25)}
 def curved(network: Network) -> bool:
     """Whether pieces to second order say anything about a network: few inputs, and slopes that change."""
     groups = [group for layer in network.layers[:-1] if layer.neurons for group in layer.neurons.groups]
-    bends = any(len(row.row.turns(np.zeros(1), *row.row.parameters.values())) for row, _ in groups)
+    bends = any(len(row.row.pieces.turns) for row, _ in groups)
     dense_ = all(isinstance(layer.weight, np.ndarray) for layer in network.layers)
     few = network.depth <= _FEW_LAYERS + 1 or _BAND * _inner(network) <= _ENTRIES
     return network.inputs <= MOST_INPUTS and network.depth > 1 and dense_ and bends and few

@@ -342,7 +342,7 @@ def _cross_kinks(network: Network, radius: float, z: Array, count: int, stretch:
 def _nearest(row: Activation, v: Array) -> tuple[Array, Array]:
     """The distance from v to the nearest kink, infinite without one, and the jump of the slope there."""
     gap, jump = np.full(v.shape, np.inf), np.zeros(v.shape)
-    for knot in row.row.knots(v, *row.parameters) if row.row.kinks else ():
+    for knot in row.knots(v) if row.row.kinks else ():
         at, least = np.broadcast_to(np.asarray(knot, dtype=float), v.shape), _LEAST * (1.0 + np.abs(v))
         to = np.where(np.abs(at - v) > least, at - v, np.where(at < v, -least, least))
         nearer = np.abs(to) < np.abs(gap)

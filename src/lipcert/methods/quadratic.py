@@ -49,8 +49,7 @@ def straight(network: Network) -> bool:
     """Whether hidden neurons are piecewise linear; for smooth ones second-order bounds are better."""
     hidden = [layer.neurons for layer in network.layers[:-1]]
     rows = [row for neurons in hidden if neurons is not None for row, _ in neurons.groups]
-    shapes = [shape for row in rows for shape in row.row.shape(np.zeros(1), *row.parameters)]
-    return all((np.asarray(shape) == STRAIGHT).all() for shape in shapes)
+    return all(shape == STRAIGHT for row in rows for shape in row.shape)
 
 
 def suggest(relaxation: QuadraticRelaxation, row: Array) -> ParabolaHints | None:

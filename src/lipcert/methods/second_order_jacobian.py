@@ -66,7 +66,7 @@ def suits(problem: Problem, start: Candidate) -> bool:
         assert layer.neurons is not None
         width = seen.beta - seen.alpha
         for row, places in layer.neurons.groups:
-            bent = any(np.any(np.asarray(shape) != STRAIGHT) for shape in row.row.shape(np.zeros(1), *row.parameters))
+            bent = any(shape != STRAIGHT for shape in row.shape)
             smooth += float(width[places].sum()) if bent else 0.0
         total += float(width.sum())
     return total > 0.0 and smooth >= _WORTH * total

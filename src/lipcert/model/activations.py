@@ -13,14 +13,15 @@ import numpy as np
 
 from lipcert.arguments.numbers import activation as named
 from lipcert.errors import InvalidInput
-from lipcert.model.activation_table import CONCAVE, CONVEX, STRAIGHT, TABLE, Row
+from lipcert.model.activation_table import CONCAVE, CONVEX, FAR, STRAIGHT, TABLE, Row, piecewise_linear
 from lipcert.model.arrays import Array, Parameter
-from lipcert.model.declared import Definition, define, defined_as, definition_of, further_row
 
-__all__ = ["CONCAVE", "CONVEX", "STRAIGHT", "TABLE", "Activation", "Row", "activation"]
+__all__ = ["CONCAVE", "CONVEX", "STRAIGHT", "TABLE", "Activation", "Row", "activation", "declare"]
 
 _PERIODS_RESOLVED = 1e6
 """From so many periods on, a rounded knot is no longer where cos is ±1 to the last bit."""
+_DECLARED: dict[str, Row] = {}
+"""Rows that rest on somebody's word, by their names, the latest last."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class Activation:
 
     def __reduce__(self) -> Any:
         """What another process needs to have the same, also where it was defined in this one."""
-        return _again, (definition_of(self.name), self.name, self.parameters)
+        return _again, (self.row.origin, self.name, self.parameters)
 
     def take(self, neurons: Array) -> Activation:
         """The same activation for some of the neurons."""
@@ -58,27 +59,47 @@ class Activation:
 
     def value(self, v: Array) -> Array:
         """φ(v); the limit where v is infinite and there is one."""
-        finite = np.isfinite(v)
-        if finite.all():
-            return self.row.value(v, *self.parameters)
-        far = self.row.value(np.where(finite, v, np.where(v < 0.0, -1e300, 1e300)), *self.parameters)
-        if self.row.drift:
-            return np.where(finite, far, np.sign(v) * self.row.drift * np.inf)
-        rate = np.broadcast_to(self.slope(v), far.shape)
-        return np.where(finite | (rate == 0.0), far, np.where(rate < 0.0, -v, v))
+        near = _finite(v)
+        found = self.row.value(near, *self.parameters)
+        if near is v:
+            return found
+        rate = self.row.drift if np.isfinite(self.row.period) else self.slope(v)
+        return np.where(np.isfinite(v) | np.equal(rate, 0.0), found, np.where(np.less(rate, 0.0), -v, v))
 
     def slope(self, v: Array, side: int = 1) -> Array:
         """φ'(v) from the right (side = 1) or the left (side = -1); the limit where v is infinite."""
-        finite = np.isfinite(v)
-        if finite.all():
-            return self.row.slope(v, side, *self.parameters)
-        left, right = self.row.ends(*self.parameters)
-        inner = self.row.slope(np.where(finite, v, 0.0), side, *self.parameters)
-        return np.where(finite, inner, np.where(v < 0.0, left, right))
+        return self.row.slope(_finite(v), side, *self.parameters)
 
     def bend(self, v: Array, side: int = 1) -> Array:
         """φ''(v) from one side, for finite v; per neuron where parameters are."""
         return np.broadcast_arrays(self.row.bend(v, side, *self.parameters), v)[0]
+
+    @property
+    def _knots(self) -> Sequence[Parameter]:
+        knots = self.row.pieces.knots
+        return knots(*self.parameters) if callable(knots) else knots
+
+    def knots(self, near: Array) -> Sequence[Parameter]:
+        """Ascending points where φ' is not monotone; of a periodic φ' all from ``near`` up to a period beyond it."""
+        return self._recurring(self._knots, near)
+
+    def turns(self, near: Array) -> Sequence[Parameter]:
+        """Ascending points between which φ'' is monotone, in the same way."""
+        return self._recurring(self.row.pieces.turns, near)
+
+    def _recurring(self, points: Sequence[Parameter], start: Array) -> Sequence[Parameter]:
+        """The points themselves, or those that come again with the period; some may lie before the start."""
+        period = self.row.period
+        if not np.isfinite(period) or not points:
+            return points
+        turn = np.floor((np.where(np.isfinite(start), start, 0.0) - points[0]) / period)
+        return [point + (turn + k) * period for k, point in [*((k, p) for k in (0, 1) for p in points), (2, points[0])]]
+
+    @property
+    def shape(self) -> Sequence[int]:
+        """Curvature of each piece between the knots, one more than there are knots."""
+        shape = self.row.pieces.shape
+        return (shape[-1], *shape, *shape, shape[0]) if np.isfinite(self.row.period) else shape
 
     def slope_range(self, lower: Array, upper: Array) -> tuple[Array, Array]:
         """Smallest and largest slope of φ between any two points of [lower, upper].
@@ -87,7 +108,7 @@ class Activation:
         """
         row, ends = self.row, (self.slope(lower, 1), self.slope(upper, -1))
         least, most = np.minimum(*ends), np.maximum(*ends)
-        for knot in row.knots(lower, *self.parameters):
+        for knot in self.knots(lower):
             inside = self._between(knot, lower, upper)
             if row.kinks:
                 inside = inside | ((lower == knot) & (upper == knot))
@@ -96,8 +117,8 @@ class Activation:
             most = np.where(inside, np.maximum(most, np.maximum.reduce(at)), most)
         if np.isfinite(row.period):
             long = self.whole_period(lower, upper)
-            steepest = row.ends(*self.parameters)
-            least, most = np.where(long, steepest[0], least), np.where(long, steepest[1], most)
+            rates = self.slope(np.array(self._knots))
+            least, most = np.where(long, rates.min(), least), np.where(long, rates.max(), most)
         return least, most
 
     def whole_period(self, lower: Array, upper: Array) -> Array:
@@ -109,7 +130,7 @@ class Activation:
 
     def knots_inside(self, lower: Array, upper: Array) -> list[tuple[Array, Array]]:
         """Each knot, and for which neurons it lies inside (lower, upper); rounded knots count generously."""
-        return self._inside(self.row.knots(lower, *self.parameters), lower, upper)
+        return self._inside(self.knots(lower), lower, upper)
 
     def jumps_inside(self, lower: Array, upper: Array) -> Array:
         """For which neurons φ' jumps at a knot in [lower, upper]."""
@@ -121,7 +142,7 @@ class Activation:
 
     def turns_inside(self, lower: Array, upper: Array) -> list[tuple[Array, Array]]:
         """Each turn of φ'', and for which neurons it lies in [lower, upper]; rounded ones count generously."""
-        return self._inside(self.row.turns(lower, *self.parameters), lower, upper, np.less_equal)
+        return self._inside(self.turns(lower), lower, upper, np.less_equal)
 
     def _inside(
         self, points: Sequence[Parameter], lower: Array, upper: Array, less: np.ufunc = np.less
@@ -134,8 +155,24 @@ class Activation:
         return np.asarray(less(lower, point + slack) & less(point - slack, upper))
 
 
-def _again(definition: Definition | None, name: str, parameters: tuple[Parameter, ...]) -> Activation:
-    if definition is not None:
+def _finite(v: Array) -> Array:
+    """The same points, infinite ones as far out as rows are asked; the array itself if there are none."""
+    infinite = np.isinf(v)
+    return np.where(infinite, np.copysign(FAR, v), v) if infinite.any() else v
+
+
+def declare(name: str, row: Row) -> str:
+    """Make a row known that rests on somebody's word, and says so, and return its name."""
+    if not row.declared:
+        raise InvalidInput(f"the row of {name!r} must say what is declared")
+    _DECLARED.pop(name, None)  # the latest comes last
+    _DECLARED[name] = row
+    return name
+
+
+def _again(origin: Any, name: str, parameters: tuple[Parameter, ...]) -> Activation:
+    if origin is not None:
+        define, definition = origin
         define(definition)
     return Activation(name, parameters)
 
@@ -161,11 +198,12 @@ def activation(name: str | Activation, **parameters: Parameter | Sequence[float]
         if parameters:
             raise InvalidInput(f"{name} has its parameters already; give the name to set {', '.join(parameters)}")
         return name
-    return Activation(*named(name, parameters, TABLE, defined_as, lambda key: _row(key).parameters))
+    latest = {row.title: key for key, row in _DECLARED.items()}
+    return Activation(*named(name, parameters, TABLE, latest.get, lambda key: _row(key).parameters))
 
 
 def _row(name: str) -> Row:
-    row = TABLE.get(name) or further_row(name)
+    row = TABLE.get(name) or _DECLARED.get(name) or piecewise_linear(name)
     if row is None:
         raise InvalidInput(f"activation {name!r} is none of {', '.join(sorted(TABLE))}")
     return row

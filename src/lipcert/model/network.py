@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
 from typing import Any, ClassVar
@@ -240,28 +240,6 @@ class Network:
         """For each activation that was defined by a formula: its name, and what of it was only declared."""
         rows = {row.name: row.row for layer in self.layers if layer.neurons for row, _ in layer.neurons.groups}
         return tuple(f"{name}: {row.declared}" for name, row in rows.items() if row.declared)
-
-    @cached_property
-    def classifier(self) -> Network:
-        """The same network with at least two outputs: one logit f is (0, f), so that class 1 is where f is positive."""
-        if self.outputs > 1:
-            return self
-        self._check_sign(last := self.layers[-1])
-        both = sparse.csr_array(sparse.vstack([sparse.csr_array(last.weight.shape), sparse.csr_array(last.weight)]))
-        weight = both if sparse.issparse(last.weight) else both.toarray()
-        return replace(self, layers=(*self.layers[:-1], Layer(weight, np.array([0.0, *last.bias]), None)))
-
-    def _check_sign(self, last: Layer) -> None:
-        """Refuse one output that is one bounded neuron and never changes its sign, as a probability does not."""
-        neurons = self.layers[-2].neurons if len(self.layers) > 1 else None
-        row = neurons.groups[0][0] if neurons is not None and neurons.size == 1 else None
-        ends = [np.max(end) for end in row.row.extent(*row.parameters)] if row and not row.row.drift else [np.inf]
-        low, high = np.sort(last.affine(np.reshape(ends, (-1, 1))), axis=None) if np.isfinite(ends).all() else (-1, 1)
-        if row and (low >= 0.0 or high <= 0.0):
-            raise InvalidInput(
-                f"network has one output, of {row.name}, between {low:g} and {high:g}: as a classifier it must be"
-                " negative for class 0 and positive for class 1. Take the logit, without the last activation"
-            )
 
     @property
     def parameters(self) -> int:

@@ -13,9 +13,10 @@ from lipcert.errors import InvalidInput
 from lipcert.kernel.counterexample import nearest_counterexample
 from lipcert.methods.counterexample import bisected
 from lipcert.model.arrays import Array, times
-from lipcert.model.network import Network, network_in
+from lipcert.model.network import Network
 from lipcert.model.norms import LInf, Norm, norm_in
 from lipcert.model.regions import Ball
+from lipcert.questions.classifiers import classifier
 from lipcert.questions.radius import class_of
 from lipcert.runtime.machine import suited_to
 
@@ -90,8 +91,7 @@ def attack(
     >>> print(found.found, found.distances.round(2))
     True 1.41
     """
-    network_in(network)
-    network = network.classifier
+    network = classifier(network)
     array = scaled("x", x)
     points = network.flat("x", array)
     if points.ndim > 2:

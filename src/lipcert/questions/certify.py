@@ -457,7 +457,7 @@ def question(
     fitted.check(network.inputs)
     for number, layer in enumerate(network.layers, 1):
         for row, _ in layer.neurons.groups if layer.neurons and not fitted.bounded else ():
-            if not all(np.isfinite(end).all() for end in row.row.ends(*row.parameters)):
+            if not np.isfinite(row.slope(np.array([[-np.inf], [np.inf]]))).all():
                 what = f"activation {row.name!r} of layer {number} has slopes without end"
                 raise InvalidInput(f"region must be bounded: {what}; give a Ball or a Box")
     return fitted, chosen

@@ -11,9 +11,9 @@ import numpy as np
 
 from lipcert.arguments.numbers import ALIASES, PRESETS, numbers
 from lipcert.errors import InvalidInput
-from lipcert.model.activations import TABLE, Activation
+from lipcert.model.activation_table import MOST_KINKS, PIECES, TABLE
+from lipcert.model.activations import Activation
 from lipcert.model.arrays import Array
-from lipcert.model.declared import FUNCTIONS, MOST_KINKS, PIECES, Definition, Formula, define, evaluated
 
 Function = Callable[[Any], Any]
 
@@ -80,13 +80,14 @@ def define_activation(
     >>> lc.certify(lc.Network.from_weights([[[2.0]], [[1.0]]], activation=wave), method=lc.ClosedForm()).declared
     True
     """
-    from lipcert.definitions.declarations import checked
+    from lipcert.definitions.declarations import Definition, checked, define
+    from lipcert.definitions.formulas import evaluated, recorded
 
     known = {*TABLE, *PRESETS, *ALIASES}
     if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]{0,59}", name) or name.lower() in known:
         raise InvalidInput(f"name must be a name of your own, of letters, digits and underscores, got {name!r}")
     knots, turns = _points("turning_points", turning_points), _points("bend_turning_points", bend_turning_points)
-    formula, rate = _formula("value", value), _formula("slope", slope)
+    formula, rate = recorded("value", value), recorded("slope", slope)
     if (limits is None) == (period is None):
         raise InvalidInput("limits must be given, the slopes at -∞ and +∞, if there is no period, and only then")
     if period is not None:
@@ -111,7 +112,7 @@ def define_activation(
         period=np.inf if period is None else float(period),
         drift=0.0 if period is None else _number("drift", drift),
         kinks=bool(kinks),
-        bend=None if bend is None else _formula("bend", bend),
+        bend=None if bend is None else recorded("bend", bend),
         turns=turns,
         rounding=abs(_number("rounding", rounding)),
         tails=bool(tails),
@@ -139,52 +140,6 @@ def _points(name: str, values: Any) -> tuple[float, ...]:
     if points.ndim != 1 or (np.diff(points) <= 0.0).any():
         raise InvalidInput(f"{name} must be ascending numbers, got {values!r}")
     return tuple(points.tolist())
-
-
-class _Variable(np.lib.mixins.NDArrayOperatorsMixin):
-    """Stands for the variable, or for what was computed from it; notes each function that is applied to it."""
-
-    def __init__(self, formula: Formula) -> None:
-        self.formula = formula
-
-    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> _Variable:
-        return self.__array_ufunc__(function, "__call__" if len(args) == 3 else "", *args, **kwargs)
-
-    def __array_ufunc__(self, function: Any, method: str, *inputs: Any, **kwargs: Any) -> _Variable:
-        name, plain = function.__name__, method == "__call__" and not kwargs
-        if name not in FUNCTIONS or not plain:
-            raise InvalidInput(f"a formula may not use {name}; known are {', '.join(sorted(FUNCTIONS))}")
-        parts = tuple(map(_recorded, inputs))
-        if name == "power" and not (isinstance(parts[1], int) and 0 < parts[1] <= 16):
-            raise InvalidInput(f"a formula may only use whole powers from 1 to 16, got {parts[1]!r}")
-        return _Variable((name, *parts))
-
-    def __bool__(self) -> bool:
-        raise InvalidInput("a formula may not decide by the value of its variable; use numpy.where")
-
-    def __float__(self) -> float:
-        raise InvalidInput("a formula must be written with numpy's functions, which take arrays; math's do not")
-
-
-def _formula(name: str, function: Function) -> Formula:
-    """What a function of one variable does; an error that names the argument where it does more than a formula can."""
-    if not callable(function):
-        raise InvalidInput(f"{name} must be a function of one variable, got {type(function).__name__}")
-    try:
-        return _recorded(function(_Variable("x")))
-    except InvalidInput as error:
-        raise InvalidInput(f"{name}: {error}") from None
-    except Exception as error:  # the user's own code
-        raise InvalidInput(f"{name} cannot be written down as a formula ({type(error).__name__}: {error})") from None
-
-
-def _recorded(value: Any) -> Formula:
-    if isinstance(value, _Variable):
-        return value.formula
-    number = np.asarray(value)
-    if number.ndim or number.dtype.kind not in "iuf" or not np.isfinite(number):
-        raise InvalidInput(f"a formula may only have finite numbers as constants, got {value!r}")
-    return int(number) if number.dtype.kind in "iu" else float(number)
 
 
 def piecewise_linear(

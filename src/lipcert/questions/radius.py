@@ -26,9 +26,10 @@ from lipcert.methods.greedy import ClosedForm
 from lipcert.methods.method import Method
 from lipcert.methods.second_order import SecondOrderSearch, suits
 from lipcert.model.arrays import Array
-from lipcert.model.network import Network, network_in
+from lipcert.model.network import Network
 from lipcert.model.norms import PLAIN, Norm, norm_in
 from lipcert.model.regions import Ball, Everywhere
+from lipcert.questions.classifiers import classifier
 from lipcert.questions.names import method_of
 from lipcert.questions.prove_outputs import prove_outputs_many
 from lipcert.runtime.clock import OutOfTime, Progress, clock, timed
@@ -140,8 +141,7 @@ def certified_radius(
     >>> round(lc.certified_radius(net, [5.0, 3.0]).radius, 2)  # the line where both are equal is √2 away
     1.41
     """
-    network_in(network)
-    network = network.classifier
+    network = classifier(network)
     if not np.asarray(tolerance).dtype.kind == "f" or not 0.0 < tolerance < np.inf:
         raise InvalidInput(f"tolerance must be a positive number, got {tolerance!r}")
     point = network.point("x", x)

@@ -20,6 +20,7 @@ from lipcert.kernel.facts import CORE, OPTIONAL
 from lipcert.kernel.fourier import by_channel
 from lipcert.kernel.hints import Part
 from lipcert.model.network import Network
+from lipcert.questions.classifiers import classifier
 from lipcert.questions.sweep import SweepRow
 from lipcert.runtime.clock import clock, timed
 from lipcert.runtime.machine import suited_to
@@ -158,7 +159,7 @@ def derived(network: Network, answer: Saved, rules: frozenset[str] | None = None
     """An answer of the same kind with the facts that its hints prove now, or ProofFailed; its own claims at most."""
     with suited_to(max(network.sizes)), np.errstate(all="ignore"):
         if isinstance(answer, CertifiedRadius):
-            found: Saved = recheck_radius(network.classifier, answer)
+            found: Saved = recheck_radius(classifier(network), answer)
         elif isinstance(answer, Reach):
             found = recheck_reach(network, answer)
         elif isinstance(answer, Sensitivity):
@@ -203,7 +204,7 @@ def _audited(network: Network, answer: Any, rules: frozenset[str] | None) -> Any
             elif isinstance(answer, Sensitivity):
                 audit.verify_sensitivity(network, answer, clock().say)
             elif answer.radius != 0.0:  # a radius of 0 says nothing
-                audit.verify_radius(network.classifier, answer)
+                audit.verify_radius(classifier(network), answer)
     return answer.radius if isinstance(answer, CertifiedRadius) else answer
 
 

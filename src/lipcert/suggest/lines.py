@@ -72,8 +72,8 @@ def _both(row: Activation, lower: Array, upper: Array, tilt: float) -> tuple[Arr
 
 def _pieces(row: Activation, sign: int, lower: Array, upper: Array) -> list[tuple[Array, Array, Array]]:
     """Start, end and curvature of the pieces of sign·φ on [lower, upper]; empty ones have start = end."""
-    inner = [np.clip(knot, lower, upper) for knot in row.row.knots(lower, *row.parameters)]
-    shapes = row.row.shape(lower, *row.parameters)
+    inner = [np.clip(knot, lower, upper) for knot in row.knots(lower)]
+    shapes = row.shape
     return [
         (start, stop, sign * np.broadcast_to(shape, lower.shape))
         for start, stop, shape in zip([lower, *inner], [*inner, upper], shapes, strict=True)

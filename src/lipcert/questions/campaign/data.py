@@ -16,6 +16,7 @@ from lipcert.files.whole import is_file
 from lipcert.importers.arrays import stored
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
+from lipcert.questions.classifiers import classifier
 
 _LABEL_NAMES = ("y", "label", "labels", "class", "target")
 
@@ -38,7 +39,7 @@ class Points:
             )
         network.flat("a point of x", points[0])  # an image of another shape is refused
         points = points.reshape(len(points), network.inputs)
-        network = network.classifier
+        network = classifier(network)
         if y is None:
             return Points(points, None)
         labels = numbers("y", y).reshape(-1)

@@ -27,6 +27,7 @@ from lipcert.questions.campaign.data import Points
 from lipcert.questions.campaign.results import Results
 from lipcert.questions.campaign.store import Store
 from lipcert.questions.campaign.work import Answer, Question, Task, prepare, work
+from lipcert.questions.classifiers import classifier
 from lipcert.questions.names import method_of
 from lipcert.questions.radius import Rules
 from lipcert.runtime.clock import Progress, checked_seconds, clock, silent, timed
@@ -122,7 +123,7 @@ def campaign(
     Results
         Every row of the file.
     """
-    network = network.classifier
+    network = classifier(network)
     data = Points.of(network, x, y)
     chosen_points = _range(points, len(data))
     sizes = np.unique(numbers("radii", list(radii)))
