@@ -42,22 +42,15 @@ def evaluated(graph: ops.Graph) -> Callable[[Array], Array]:
 
 def _value(op: ops.Op, operands: Sequence[Array]) -> Any:
     match op:
-        case ops.Constant():
-            return op.number
-        case ops.Affine():
-            flat = np.reshape(operands[0], (-1, operands[0].shape[-1]))
-            return np.reshape((op.weight.nearest @ flat.T).T, (*operands[0].shape[:-1], -1)) + op.bias.high
-        case ops.Scale():
-            return op.factor.high * operands[0] + op.shift.high
-        case ops.Pick():
-            return np.where(op.index >= 0, operands[0][..., op.index], 0.0)
-        case ops.Sum():
-            return sum(operands)
-        case ops.Join():
-            batch = np.broadcast_shapes(*(operand.shape[:-1] for operand in operands))
-            return np.concatenate([np.broadcast_to(o, (*batch, o.shape[-1])) for o in operands], axis=-1)
+        case ops.Linear():
+            return sum((_product(part, x) for part, x in zip(op.parts, operands, strict=True)), op.shift.high)
         case ops.Apply():
             return op.neurons.value(operands[0])
         case ops.Maximum():
             return op.sign * np.where(op.windows >= 0, op.sign * operands[0][..., op.windows], -np.inf).max(axis=-1)
     raise AssertionError(f"{op} has no value")
+
+
+def _product(part: Any, x: Array) -> Array:
+    flat = np.reshape(x, (-1, x.shape[-1]))
+    return np.reshape((part.nearest @ flat.T).T, (*x.shape[:-1], -1))

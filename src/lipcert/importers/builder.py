@@ -105,7 +105,7 @@ class Builder:
     def __init__(self, shape: Sequence[int], room: Room | None = None) -> None:
         self.nodes: list[Node] = []
         self.offenders: list[Offender] = []
-        self.picks: dict[tuple[int, int], list[int]] = {}  # operand and number of elements → nodes that pick so
+        self.known: dict[Any, int] = {}  # operands and positions → the node that takes these elements
         self.room = room or Room(math.inf)
         self.source, self.kind = "input", "Input"
         self.input = self._add(ops.Input(), (), tuple(shape))
@@ -137,7 +137,7 @@ class Builder:
     def constant(self, value: Array) -> Tensor:
         """A constant as a tensor."""
         value = np.asarray(value, dtype=float)
-        return self._add(ops.Constant(value.ravel()), (), value.shape)
+        return self._add(ops.Linear((), Precise.of(value.ravel())), (), value.shape)
 
     def tensor(self, value: Value) -> Tensor:
         """A constant made a tensor; a tensor as it is."""
@@ -147,30 +147,35 @@ class Builder:
 
     def pick(self, x: Tensor, index: Array, fill: float = 0.0) -> Tensor:
         """The tensor of x's elements at the given positions; ``fill`` where the position is -1."""
+        return self.taken([x], index, fill)
+
+    def taken(self, operands: Sequence[Value], index: Array, fill: float = 0.0) -> Tensor:
+        """The elements at some positions of the operands, which are counted through one after the other."""
         if index.size == 0:
             raise Unsupported(f"the result has no elements (shape {index.shape})")
-        if isinstance(op := self.nodes[x.node].op, ops.Constant):
-            return self.constant(np.where(index < 0, fill, op.number[index]))
-        flat = index.ravel()
-        if flat.size == x.size and (flat == np.arange(x.size)).all():
-            return Tensor(x.node, index.shape)
-        same = self.picks.setdefault((x.node, flat.size), [])
-        known = [k for k in same if np.array_equal(self.nodes[k].op.index, flat)]  # type: ignore[attr-defined]
-        picked = Tensor(known[0], index.shape) if known else self._add(ops.Pick(flat), (x.node,), index.shape)
-        same += [] if known else [picked.node]
-        if fill != 0.0 and (flat < 0).any():
-            picked = self.scale(picked, 1.0, np.where(index < 0, fill, 0.0))
-        return picked
-
-    def taken(self, operands: Sequence[Value], index: Array) -> Tensor:
-        """The elements at some positions of the operands, which are counted through one after the other."""
-        tensors = [self.tensor(operand) for operand in operands]
-        starts = np.cumsum([0, *(tensor.size for tensor in tensors)])
-        for start, tensor in zip(starts, tensors, strict=False):
-            if ((start <= index) & (index < start + tensor.size)).all():
-                return self.pick(tensor, index - start)
-        joined = self._add(ops.Join(), tuple(tensor.node for tensor in tensors), (int(starts[-1]),))
-        return self.pick(joined, index)
+        flat, shift, start = index.ravel(), np.where(index < 0, fill, 0.0).ravel(), 0
+        parts: dict[int, Array] = {}
+        for operand in operands:
+            size = int(np.prod(operand.shape, dtype=int))
+            inside = (start <= flat) & (flat < start + size)
+            value: Any = self._number(operand)
+            if isinstance(value, Tensor) and inside.any():
+                place = np.where(inside, flat - start, -1)
+                parts[value.node] = np.maximum(parts.get(value.node, -1), place)
+            elif inside.any():
+                shift[inside] = np.ravel(value)[flat[inside] - start]
+            start += size
+        if not parts:
+            return self.constant(shift.reshape(index.shape))
+        sizes = {node: self.nodes[node].size for node in parts}
+        (first, place), *others = parts.items()
+        if not others and np.array_equal(place, np.arange(sizes[first])):
+            return Tensor(first, index.shape)
+        key = (tuple(sorted((node, place.tobytes()) for node, place in parts.items())), shift.tobytes())
+        if key not in self.known:
+            chosen = tuple(PreciseMatrix.choosing(place, sizes[node]) for node, place in parts.items())
+            self.known[key] = self._add(ops.Linear(chosen, Precise.of(shift)), tuple(parts), index.shape).node
+        return Tensor(self.known[key], index.shape)
 
     def view(self, x: Tensor, change: Any) -> Tensor:
         """Whatever a function of arrays does to the arrangement of the elements (reshape, transpose, slice …)."""
@@ -201,7 +206,7 @@ class Builder:
     def affine(self, x: Tensor, weight: Weight | PreciseMatrix, bias: Any, shape: Sequence[int]) -> Tensor:
         """weight·x + bias on the flat tensor; the bias is broadcast to the result's shape."""
         offset = Precise.of(bias).broadcast(tuple(shape)).reshape(-1)
-        return self._add(ops.Affine(PreciseMatrix.of(weight), offset), (x.node,), tuple(shape))
+        return self._add(ops.Linear((PreciseMatrix.of(weight),), offset), (x.node,), tuple(shape))
 
     def scale(self, x: Tensor, factor: Any, shift: Any = 0.0) -> Tensor:
         """factor·x + shift, element by element, all three broadcast; arrays or :class:`Precise` numbers.
@@ -210,8 +215,8 @@ class Builder:
         """
         factor, shift = Precise.of(factor), Precise.of(shift)
         x = self.spread(x, common_shape(x.shape, factor.shape, shift.shape))
-        flat = [value.broadcast(x.shape).reshape(-1) for value in (factor, shift)]
-        return self._add(ops.Scale(*flat), (x.node,), x.shape)
+        factor, shift = (value.broadcast(x.shape).reshape(-1) for value in (factor, shift))
+        return self._add(ops.Linear((PreciseMatrix.diagonal_of(factor),), shift), (x.node,), x.shape)
 
     def batch_norm(self, x: Tensor, mean: Any, variance: Any, gain: Any, offset: Any, epsilon: float) -> Tensor:
         """gain·(x - mean)/√(variance + epsilon) + offset, each with one number a channel (axis 1 of x).
@@ -247,7 +252,10 @@ class Builder:
         if isinstance(x, Tensor) and isinstance(y, Tensor):
             pair, shape = self._paired(x, y if sign == 1.0 else self.scale(y, sign))
             found = gates.total(self.nodes, *pair)
-            return self._add(ops.Sum(), pair, shape) if found is None else self._gated(found, shape)
+            if found is not None:
+                return self._gated(found, shape)
+            same = PreciseMatrix.choosing(np.arange(math.prod(shape)), math.prod(shape))
+            return self._add(ops.Linear.of(same, same), pair, shape)
         if isinstance(x, Tensor):
             return self.scale(x, 1.0, Precise.of(y) if sign == 1.0 else sign * Precise.of(y))
         assert isinstance(y, Tensor)
@@ -267,8 +275,8 @@ class Builder:
 
     def _number(self, value: Value) -> Value:
         """A tensor that is a constant as an array."""
-        if isinstance(value, Tensor) and isinstance(op := self.nodes[value.node].op, ops.Constant):
-            return op.number.reshape(value.shape)
+        if isinstance(value, Tensor) and isinstance(op := self.nodes[value.node].op, ops.Linear) and not op.parts:
+            return op.shift.high.reshape(value.shape)
         return value
 
     def divide(self, x: Value, y: Value) -> Tensor:
@@ -354,9 +362,8 @@ class Builder:
         matrix, back = self._convolution(shape, weight, around, groups)
         if back != x.shape:
             raise Unsupported(f"its padding does not fit: images of sizes {tuple(sizes)} become {back[2:]}")
-        transposed = PreciseMatrix.of_entries(matrix.shape[::-1], matrix.columns, matrix.rows, matrix.values)
         offset = 0.0 if bias is None else np.reshape(bias, (-1, *(1 for _ in sizes)))
-        return self.affine(x, transposed, offset, shape)
+        return self.affine(x, matrix.transposed, offset, shape)
 
     def _convolution(self, shape: Sequence[int], weight: Array, frame: Frame, groups: int) -> Any:
         places = self._places(shape, frame)
@@ -465,8 +472,7 @@ class Builder:
         """The larger of two values, element by element; the smaller with sign -1."""
         pair, shape = self._paired(self.tensor(x), self.tensor(y))
         size = math.prod(shape)
-        same = [k for k, n in enumerate(self.nodes) if isinstance(n.op, ops.Join) and sorted(n.inputs) == sorted(pair)]
-        joined = Tensor(same[0], (2 * size,)) if same else self._add(ops.Join(), pair, (2 * size,))
+        joined = self.taken([Tensor(node, (size,)) for node in sorted(pair)], np.arange(2 * size))
         return self.maximum(joined, np.arange(2 * size).reshape(2, -1).T, shape, sign)
 
     def _add(self, op: ops.Op, inputs: tuple[int, ...], shape: tuple[int, ...]) -> Tensor:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lipcert.importers.graph import Apply, Node, Reciprocal, Scale
+from lipcert.importers.graph import Apply, Linear, Node, Reciprocal
 from lipcert.importers.precise import Precise
 
 _ROOT_TWO = Precise.of(0.5).inverse_root()
@@ -52,10 +52,8 @@ def total(nodes: Sequence[Node], one: int, two: int) -> Gate | None:
 def _line(nodes: Sequence[Node], position: int, until: Collection[int] = ()) -> _Line:
     """A node as a line over the first ancestor that is not a uniform scaling, or that is in ``until``."""
     factor, shift = _ONE, _NOTHING
-    while position not in until and isinstance(op := nodes[position].op, Scale):
-        if not all((part == part[0]).all() for number in (op.factor, op.shift) for part in number.parts):
-            break
-        factor, shift = factor * op.factor.take(0), shift + factor * op.shift.take(0)
+    while position not in until and isinstance(op := nodes[position].op, Linear) and op.scaling is not None:
+        factor, shift = factor * op.scaling[0], shift + factor * op.scaling[1]
         (position,) = nodes[position].inputs
     return _Line(position, factor, shift)
 

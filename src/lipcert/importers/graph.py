@@ -22,58 +22,35 @@ from lipcert.model.network import Neurons
 class Op:
     """What a node does to its operands; a frozen value."""
 
-    linear = False
-    """Whether the result is an affine function of the operands."""
-
 
 class Input(Op):
     """The model's input."""
 
 
 @dataclass(frozen=True, eq=False)
-class Constant(Op):
-    """The same numbers whatever the input."""
+class Linear(Op):
+    """y = Σ parts[k]·x_k + shift, over the operands x_k; without operands a constant.
 
-    number: Array
-    linear = True
+    The numbers are known beyond double precision where the model does not store them.
+    """
 
-
-@dataclass(frozen=True, eq=False)
-class Affine(Op):
-    """y = weight·x + bias; both are known beyond double precision where the model does not store them."""
-
-    weight: PreciseMatrix
-    bias: Precise
-    linear = True
-
-
-@dataclass(frozen=True, eq=False)
-class Scale(Op):
-    """y = factor·x + shift, element by element; both of shape (n,)."""
-
-    factor: Precise
+    parts: tuple[PreciseMatrix, ...]
     shift: Precise
-    linear = True
 
+    @staticmethod
+    def of(*parts: PreciseMatrix) -> Linear:
+        """A map without a shift."""
+        return Linear(parts, Precise.of(np.zeros(parts[0].shape[0])))
 
-@dataclass(frozen=True, eq=False)
-class Pick(Op):
-    """y = x[index]: reshape, transpose, slice, repeat. Index -1 picks nothing and gives 0."""
-
-    index: Array
-    linear = True
-
-
-class Sum(Op):
-    """y = x_1 + x_2 + …, operands of one size."""
-
-    linear = True
-
-
-class Join(Op):
-    """All operands, one after the other."""
-
-    linear = True
+    @cached_property
+    def scaling(self) -> tuple[Precise, Precise] | None:
+        """The numbers f and s if y = f·x + s with the same two for all elements."""
+        if len(self.parts) != 1 or not self.parts[0].diagonal:
+            return None
+        numbers = self.parts[0].values, self.shift
+        if not all((part == part[0]).all() for number in numbers for part in number.parts):
+            return None
+        return numbers[0].take(0), numbers[1].take(0)
 
 
 @dataclass(frozen=True, eq=False)

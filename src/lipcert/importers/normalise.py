@@ -40,7 +40,7 @@ def normalised(network: Network, mean: Any = None, std: Any = None, apart: bool 
     if apart:
         return replace(network, layers=(_apart(rate, m), *network.layers))
     first = network.layers[0]
-    weight = PreciseMatrix.of(first.weight) @ PreciseMatrix.diagonal(rate)
+    weight = PreciseMatrix.of(first.weight) @ PreciseMatrix.diagonal_of(rate)
     bias = weight.times(Precise.of(-m)) + first.bias
     if weight.values.good.all() and bias.good.all():
         matrix = weight.nearest if sparse.issparse(first.weight) else np.asarray(weight.nearest.toarray())

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Final
 
 import numpy as np
@@ -29,9 +29,8 @@ from lipcert.model.arrays import Array, Weight
 _U: Final = 2.0**-53
 _UP: Final = 1.0 + 2.0**-20
 _SLACK: Final = 2.0**-1000
-_FULL: Final = 0.1
-"""Share of entries from which both matrices are multiplied as dense ones; with one of them a VGG took twice as long."""
-_TINY: Final = 2.0**-450
+_MOST_TERMS: Final = 2**22
+"""Terms of a product of matrices, half a gigabyte; beyond it maps stay apart."""
 TOLERANCE: Final = 7.5
 """Units of 2⁻⁵³ by which a coefficient may be off, relatively; the theorem allows 8, the rest is for the comparison."""
 
@@ -53,11 +52,6 @@ class Precise:
         floats = np.asarray(value, dtype=float)
         nothing = np.broadcast_to(0.0, floats.shape)
         return Precise(floats, nothing, nothing)
-
-    @staticmethod
-    def joined(numbers: Sequence[Precise]) -> Precise:
-        """Vectors one after the other."""
-        return Precise(*map(np.concatenate, zip(*(one.parts for one in numbers), strict=True)))
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -106,10 +100,6 @@ class Precise:
     def broadcast(self, shape: tuple[int, ...]) -> Precise:
         """The numbers repeated to fill a shape."""
         return self.each(lambda part: np.broadcast_to(part, shape))
-
-    def spread(self, index: Array, count: int) -> Precise:
-        """The numbers at the given places of a vector of zeros."""
-        return self.each(lambda part: np.bincount(index, part, count))
 
     def __neg__(self) -> Precise:
         return Precise(-self.high, -self.low, self.error)
@@ -217,123 +207,95 @@ class PreciseMatrix:
         if (key[1:] < key[:-1]).any():
             order = np.argsort(key, kind="stable")
             key, values = key[order], values.take(order)
-        again = np.flatnonzero(key[1:] == key[:-1]) + 1
-        if again.size:
-            rest = PreciseMatrix.of_entries(shape, key[again] // width, key[again] % width, values.take(again))
-            first = np.delete(np.arange(key.size), again)
-            key, values = key[first], values.take(first)
-            values = values + rest.values.spread(np.searchsorted(key, rest.rows * width + rest.columns), key.size)
+        while (key[1:] == key[:-1]).any():  # each round adds up pairs of neighbours of one place
+            starts = np.flatnonzero(np.r_[True, key[1:] != key[:-1]])
+            odd = (np.arange(key.size) - np.repeat(starts, np.diff(np.r_[starts, key.size]))) % 2 == 1
+            even, after = np.flatnonzero(~odd), np.r_[odd[1:], False]
+            pairs = after[even]
+            added = values.take(even[pairs]) + values.take(even[pairs] + 1)
+            values = Precise(*map(partial(_replaced, where=pairs), values.take(even).parts, added.parts))
+            key = key[even]
         if values.nothing.any():
             kept = np.flatnonzero(~values.nothing)
             key, values = key[kept], values.take(kept)
         return PreciseMatrix((height, int(shape[1])), key // width, key % width, values)
 
     @staticmethod
-    def diagonal(values: Precise) -> PreciseMatrix:
+    def diagonal_of(values: Any) -> PreciseMatrix:
         """A diagonal matrix."""
-        size = values.shape[0]
-        return PreciseMatrix.of_entries((size, size), np.arange(size), np.arange(size), values)
+        numbers = Precise.of(values)
+        place = np.arange(numbers.shape[0])
+        return PreciseMatrix.of_entries((place.size, place.size), place, place, numbers)
 
     @staticmethod
-    def total(matrices: Sequence[PreciseMatrix]) -> PreciseMatrix:
+    def choosing(index: Array, size: int) -> PreciseMatrix:
+        """The matrix that takes those elements of a vector of some size; -1 stands for 0."""
+        rows = np.flatnonzero(index >= 0)
+        return PreciseMatrix((index.size, int(size)), rows, index[rows], Precise.of(np.ones(rows.size)))
+
+    @staticmethod
+    def total(matrices: Sequence[PreciseMatrix], shape: tuple[int, int]) -> PreciseMatrix:
         """The sum of matrices of one shape."""
         if len(matrices) == 1:
             return matrices[0]
-        rows, columns = (np.concatenate([getattr(m, name) for m in matrices]) for name in ("rows", "columns"))
-        return PreciseMatrix.of_entries(matrices[0].shape, rows, columns, Precise.joined([m.values for m in matrices]))
+        joined = PreciseMatrix.stacked([PreciseMatrix.choosing(np.zeros(0, dtype=int), shape[1]), *matrices])
+        return PreciseMatrix.of_entries(shape, joined.rows % max(shape[0], 1), joined.columns, joined.values)
+
+    @staticmethod
+    def stacked(matrices: Sequence[PreciseMatrix]) -> PreciseMatrix:
+        """Matrices of one width, one above the other."""
+        starts = np.cumsum([0, *(matrix.shape[0] for matrix in matrices)]).tolist()
+        rows = np.concatenate([matrix.rows + start for matrix, start in zip(matrices, starts, strict=False)])
+        values = Precise(*map(np.concatenate, zip(*(matrix.values.parts for matrix in matrices), strict=True)))
+        columns = np.concatenate([matrix.columns for matrix in matrices])
+        return PreciseMatrix((starts[-1], matrices[0].shape[1]), rows, columns, values)
+
+    @cached_property
+    def diagonal(self) -> bool:
+        """Whether it is square and each place of the diagonal has a number, but no other place."""
+        place = np.arange(self.shape[0])
+        return self.shape[0] == self.shape[1] and all(np.array_equal(k, place) for k in (self.rows, self.columns))
 
     @property
     def nearest(self) -> sparse.csr_array:
         """The entries as floats; :attr:`Precise.good` says whether they may stand for the numbers."""
-        return self.filled(self.values.high, self.shape[0])
+        indptr = np.searchsorted(self.rows, np.arange(self.shape[0] + 1))
+        return sparse.csr_array((self.values.high, self.columns, indptr), shape=self.shape)
 
-    def filled(self, data: Array, height: int) -> sparse.csr_array:
-        """Other numbers in the places of the entries, in a matrix of at least as many rows."""
-        indptr = np.searchsorted(self.rows, np.arange(height + 1))
-        return sparse.csr_array((data, self.columns, indptr), shape=(height, self.shape[1]))
-
-    def moved(self, rows: int, start: int) -> PreciseMatrix:
-        """The matrix as rows ``start`` … of a taller one that is 0 elsewhere."""
-        return PreciseMatrix((rows, self.shape[1]), self.rows + start, self.columns, self.values)
-
-    def picked(self, index: Array) -> PreciseMatrix:
-        """Rows in a new order; -1 stands for a row of zeros, which is added as the last one."""
-        chosen = self.filled(np.arange(self.rows.size) + 1, self.shape[0] + 1)[index]
-        rows = np.repeat(np.arange(len(index)), np.diff(chosen.indptr))
-        return PreciseMatrix((len(index), self.shape[1]), rows, chosen.indices, self.values.take(chosen.data - 1))
-
-    def scaled(self, factor: Precise) -> PreciseMatrix:
-        """Row i times factor i."""
-        if factor.ones:
-            return self
-        return PreciseMatrix.of_entries(self.shape, self.rows, self.columns, self.values * factor.take(self.rows))
+    @property
+    def transposed(self) -> PreciseMatrix:
+        return PreciseMatrix.of_entries(self.shape[::-1], self.columns, self.rows, self.values)
 
     def times(self, vector: Precise) -> Precise:
         """The product with a vector."""
-        size = vector.shape[0]
-        column = PreciseMatrix.of_entries((size, 1), np.arange(size), np.zeros(size, dtype=int), vector)
+        place = np.arange(vector.shape[0])
+        column = PreciseMatrix.of_entries((place.size, 1), place, 0 * place, vector)
         product = self @ column
-        return product.values.spread(product.rows, self.shape[0])
+        return product.values.each(lambda part: np.bincount(product.rows, part, self.shape[0]))
 
     def __matmul__(self, other: PreciseMatrix) -> PreciseMatrix:
-        """self·other, from products of slices (Ozaki, Ogita, Oishi, Rump, Error-free transformations, 2012).
-
-        The entries of a slice are whole numbers of at most 2^b times a power of two. If n·2^(2b) ≤ 2^53, every partial
-        sum of the n terms of an entry of the product of two slices is a whole number of at most 2^53 times a power of
-        two. So the product is exact in whatever order it is summed, by dense and sparse routines alike.
-        """
+        """self·other, term by term; an infinity alone where that would take too many terms."""
         shape = (self.shape[0], other.shape[1])
-        if np.array_equal(other.rows, np.arange(other.shape[0])):  # one entry in each row: columns get other names
-            values = self.values if other.values.ones else self.values * other.values.take(self.columns)
-            return PreciseMatrix.of_entries(shape, self.rows, other.columns[self.columns], values)
-        terms = int(np.bincount(self.rows, minlength=1).max())
-        bits = (53 - max(terms - 1, 0).bit_length()) // 2
-        full = all(m.rows.size >= _FULL * m.shape[0] * m.shape[1] for m in (self, other))
-        left, right = (partial(m._fast, full) for m in (self, other))
-        with np.errstate(all="ignore"):
-            (one, off), (two, aside) = _slices(self.values, bits), _slices(other.values, bits)
-            reached = sparse.csr_array(left(np.ones(self.rows.size)) @ right(np.ones(other.rows.size)))
-            reached.sort_indices()
-            rows, columns = np.repeat(np.arange(self.shape[0]), np.diff(reached.indptr)), reached.indices
-            error = np.zeros(rows.size)
-            if off.any() or aside.any():  # of tiny numbers, so that no product of a size and an error underflows
-                size, width = (np.maximum(m.values.size, _TINY) for m in (self, other))
-                error = _at(left(size) @ right(aside) + left(off) @ right(width), rows, columns)
-            total = Precise(np.zeros(rows.size), np.zeros(rows.size), error * _UP)
-            second = [right(part) for part in two]
-            for part in one:
-                first = left(part)
-                for slice in second:
-                    total = total + _at(first @ slice, rows, columns)
-        return PreciseMatrix.of_entries(shape, rows, columns, total)
-
-    def _fast(self, full: bool, data: Array) -> Any:
-        """Other numbers in the places of the entries, as a dense or a sparse matrix."""
-        matrix = self.filled(data, self.shape[0])
-        return matrix.toarray() if full else matrix
+        if self.diagonal and self.values.ones:
+            return other
+        counts = np.bincount(other.rows, minlength=other.shape[0])
+        each = counts[self.columns]  # terms with each entry
+        terms = int(each.sum())
+        if terms > max(_MOST_TERMS, 4 * (self.rows.size + other.rows.size)):
+            return PreciseMatrix(shape, np.zeros(1, dtype=int), np.zeros(1, dtype=int), Precise.of([np.inf]))
+        left: Any = slice(None)
+        right = np.cumsum(counts)[self.columns] - 1  # where each entry meets one other
+        if not (each == 1).all():
+            left = np.repeat(np.arange(each.size), each)
+            right = np.arange(terms) + np.repeat(right + 1 - np.cumsum(each), each)
+        values = self.values.take(left)
+        if not other.values.ones:
+            values = other.values.take(right) if self.values.ones else values * other.values.take(right)
+        return PreciseMatrix.of_entries(shape, self.rows[left], other.columns[right], values)
 
 
-def _slices(values: Precise, bits: int) -> tuple[list[Array], Array]:
-    """Arrays of whole numbers of at most 2^bits times a power of two, and how far their sum is from the numbers."""
-    slices, error = [], values.error
-    for rest in (values.high, values.low):
-        for _ in range(12):
-            top = np.abs(rest).max(initial=0.0)
-            if not _TINY <= top < np.inf:
-                break
-            large = 1.5 * 2.0**52 * np.ldexp(1.0, int(np.frexp(top)[1]) - bits)
-            head = (rest + large) - large
-            slices.append(head)
-            rest = rest - head
-        error = error + np.abs(rest)
-    return slices, np.where(error == 0.0, 0.0, np.maximum(error * _UP, _TINY))
-
-
-def _at(product: Any, rows: Array, columns: Array) -> Array:
-    """The entries of a product in some places, in order, outside of which it is 0."""
-    if not sparse.issparse(product):
-        return np.asarray(product[rows, columns])
-    entries, found = sparse.coo_array(product), np.zeros(rows.size)
-    width = max(product.shape[1], 1)
-    found[np.searchsorted(rows * width + columns, entries.row * np.int64(width) + entries.col)] = entries.data
-    return found
+def _replaced(array: Array, new: Array, where: Array) -> Array:
+    """An array with other numbers in some places."""
+    result = np.array(array)
+    result[where] = new
+    return result

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from lipcert.importers.graph import Affine, Apply, Graph, Maximum, Node, Pick, Rewriting, Scale, Sum
+from lipcert.importers.graph import Apply, Graph, Linear, Maximum, Node, Rewriting
 from lipcert.importers.precise import Precise, PreciseMatrix
 from lipcert.model.activations import activation
 from lipcert.model.arrays import Array
@@ -33,18 +33,18 @@ def expand_maxima(graph: Graph) -> Graph:
             new.copy(position, node)
             continue
         values, windows, sign = new.place[node.inputs[0]], node.op.windows, node.op.sign
-        key = _seen(node.inputs[0], windows)
+        key, size = _seen(node.inputs[0], windows), graph.nodes[node.inputs[0]].size
         if len(signs[key]) == 2 and _pairs(windows):
             if key not in ordered:
-                ordered[key] = _ordered(new, values, windows, node)
+                ordered[key] = _ordered(new, values, windows, node, size)
             index = 2 * np.arange(node.size) + (sign > 0)
-            new.place[position] = new.add(Pick(index), (ordered[key],), node)
+            new.place[position] = new.add(Linear.of(PreciseMatrix.choosing(index, windows.size)), (ordered[key],), node)
             continue
-        size = graph.nodes[node.inputs[0]].size
         values = _signed(new, values, sign, graph.nodes[node.inputs[0]])
         while (windows[:, 1:] >= 0).any() or (windows[:, 0] < 0).any():
             values, size, windows = _round(new, values, size, windows, node)
-        new.place[position] = _signed(new, new.add(Pick(windows[:, 0]), (values,), node), sign, node)
+        chosen = Linear.of(PreciseMatrix.choosing(windows[:, 0], size))
+        new.place[position] = _signed(new, new.add(chosen, (values,), node), sign, node)
     return new.graph(graph.output)
 
 
@@ -61,7 +61,7 @@ def _pairs(windows: Array) -> bool:
     )
 
 
-def _ordered(new: Rewriting, values: int, pairs: Array, node: Node) -> int:
+def _ordered(new: Rewriting, values: int, pairs: Array, node: Node, before: int) -> int:
     """For each pair (pairs, 2) of positions the smaller value, then the larger one.
 
     Sums become neurons too, with the activation identity: so what a bound sees is rotated, not stretched.
@@ -73,9 +73,9 @@ def _ordered(new: Rewriting, values: int, pairs: Array, node: Node) -> int:
     def rotated(values: int, rows: list[Array], columns: list[Array], signs: list[float]) -> int:
         entries = _ROOT_HALF * Precise.of(np.repeat(signs, count))
         weight = PreciseMatrix.of_entries((size, size), np.concatenate(rows), np.concatenate(columns), entries)
-        return new.add(Affine(weight, Precise.of(np.zeros(size))), (values,), node, (size,))
+        return new.add(Linear.of(weight), (values,), node, (size,))
 
-    picked = new.add(Pick(pairs.ravel()), (values,), node, (size,))
+    picked = new.add(Linear.of(PreciseMatrix.choosing(pairs.ravel(), before)), (values,), node, (size,))
     there = rotated(picked, [sums, sums, gaps, gaps], [low, high, high, low], [1.0, 1.0, 1.0, -1.0])
     groups = ((activation("identity"), sums), (activation("abs"), gaps))
     applied = new.add(Apply(Neurons(size, groups)), (there,), node, (size,))
@@ -85,7 +85,7 @@ def _ordered(new: Rewriting, values: int, pairs: Array, node: Node) -> int:
 def _signed(new: Rewriting, values: int, sign: float, like: Node) -> int:
     if sign == 1.0:
         return values
-    return new.add(Scale(Precise.of(np.full(like.size, sign)), Precise.of(np.zeros(like.size))), (values,), like)
+    return new.add(Linear.of(PreciseMatrix.diagonal_of(np.full(like.size, sign))), (values,), like)
 
 
 def _round(new: Rewriting, values: int, size: int, windows: Array, node: Node) -> tuple[int, int, Array]:
@@ -103,17 +103,17 @@ def _round(new: Rewriting, values: int, size: int, windows: Array, node: Node) -
     result[paired] = place.ravel()
     result[alone] = len(pairs) + seat.ravel()
     count = len(pairs) + len(singles)
+    chosen = PreciseMatrix.choosing(np.concatenate([pairs[:, 1], singles]).astype(int), size)
     if not len(pairs):
-        return new.add(Pick(singles), (values,), node, (count,)), count, result
+        return new.add(Linear.of(chosen), (values,), node, (count,)), count, result
     last = not len(singles) and np.array_equal(result, np.arange(count)[:, None]) and count == node.size
     shape = node.shape if last else (count,)  # an image again, so that a convolution that follows is seen as one
     inner = (len(pairs),) if len(singles) else shape
     ends = np.tile(np.arange(len(pairs)), 2), np.concatenate([pairs[:, 0], pairs[:, 1]])
     signs = np.repeat([1.0, -1.0], len(pairs))
     difference = PreciseMatrix.of_entries((len(pairs), size), *ends, Precise.of(signs))
-    gap = new.add(Affine(difference, Precise.of(np.zeros(len(pairs)))), (values,), node, inner)
+    gap = new.add(Linear.of(difference), (values,), node, inner)
     won = new.add(Apply(Neurons.of(activation("relu"), len(pairs))), (gap,), node, inner)
-    base = new.add(Pick(np.concatenate([pairs[:, 1], singles])), (values,), node, shape)
-    if len(singles):
-        won = new.add(Pick(np.r_[np.arange(len(pairs)), np.full(len(singles), -1)]), (won,), node, (count,))
-    return new.add(Sum(), (won, base), node, shape), count, result
+    places = np.r_[np.arange(len(pairs)), np.full(len(singles), -1)]
+    both = Linear.of(PreciseMatrix.choosing(places, len(pairs)), chosen)
+    return new.add(both, (won, values), node, shape), count, result

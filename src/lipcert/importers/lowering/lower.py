@@ -8,21 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import sparse
 
-from lipcert.importers.graph import (
-    Affine,
-    Apply,
-    Constant,
-    Graph,
-    Input,
-    Join,
-    Offender,
-    Op,
-    Pick,
-    Rewriting,
-    Scale,
-    Sum,
-    refuse,
-)
+from lipcert.importers.graph import Apply, Graph, Input, Linear, Offender, Rewriting, refuse
 from lipcert.importers.lowering.convolutions import recognised
 from lipcert.importers.lowering.extremes import expand_maxima
 from lipcert.importers.lowering.schedule import Level, levels
@@ -104,8 +90,7 @@ class Form:
     @staticmethod
     def known(size: int, start: int, width: int) -> Form:
         """Known values themselves: ``size`` of them from ``start`` on, of ``width`` in all."""
-        place, ones = np.arange(size), Precise.of(np.ones(size))
-        return Form(PreciseMatrix((size, width), place, place + start, ones), Precise.of(np.zeros(size)))
+        return Form(PreciseMatrix.choosing(np.arange(start, start + size), width), Precise.of(np.zeros(size)))
 
     @property
     def fits(self) -> bool:
@@ -113,27 +98,11 @@ class Form:
         return bool(self.matrix.values.good.all() and self.offset.good.all())
 
 
-def compose(op: Op, operands: Sequence[Form], width: int) -> Form:
+def compose(op: Linear, operands: Sequence[Form], width: int) -> Form:
     """The form of a linear operation's result, given those of its operands and the number of known values."""
-    matrices, offsets = [form.matrix for form in operands], [form.offset for form in operands]
-    match op:
-        case Constant(number=number):
-            nothing = np.zeros(0, dtype=int)
-            empty = PreciseMatrix((number.size, width), nothing, nothing, Precise.of(np.zeros(0)))
-            return Form(empty, Precise.of(number))
-        case Affine(weight=weight, bias=bias):
-            return Form(weight @ matrices[0], weight.times(offsets[0]) + bias)
-        case Scale(factor=factor, shift=shift):
-            return Form(matrices[0].scaled(factor), factor * offsets[0] + shift)
-        case Pick(index=index):
-            return Form(matrices[0].picked(index), offsets[0].each(lambda part: np.where(index < 0, 0.0, part[index])))
-        case Sum():
-            return Form(PreciseMatrix.total(matrices), sum(offsets[1:], offsets[0]))
-        case Join():
-            starts = np.cumsum([0, *(matrix.shape[0] for matrix in matrices)]).tolist()
-            moved = [matrix.moved(starts[-1], start) for matrix, start in zip(matrices, starts, strict=False)]
-            return Form(PreciseMatrix.total(moved), Precise.joined(offsets))
-    raise AssertionError(f"{type(op).__name__} is left over")
+    matrices = [part @ form.matrix for part, form in zip(op.parts, operands, strict=True)]
+    offsets = [part.times(form.offset) for part, form in zip(op.parts, operands, strict=True)]
+    return Form(PreciseMatrix.total(matrices, (op.shift.shape[0], width)), sum(offsets, op.shift))
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,21 +135,22 @@ def fold(graph: Graph) -> tuple[list[Merged], set[int]]:
 
 def _merged(graph: Graph, level: Level, targets: Sequence[int], forms: Mapping[int, Form]) -> Merged:
     """A layer, all of whose coefficients can be rounded."""
-    whole = compose(Join(), [forms[target] for target in targets], 0)
-    entries = whole.matrix.nearest
+    whole = PreciseMatrix.stacked([forms[target].matrix for target in targets])
+    bias = np.concatenate([forms[target].offset.high for target in targets]) + 0.0
+    entries = whole.nearest
     area = entries.shape[0] * entries.shape[1]
     thin = area >= SPARSE_FROM and entries.nnz < SPARSE_BELOW * area
     weight = entries if thin else np.asarray(entries.toarray())
     shapes, known = ([graph.nodes[i].shape for i in nodes] for nodes in (targets, level.known))
-    kernel = recognised(whole.matrix, shapes, known) if thin or max(weight.shape) >= KERNELS_FROM else None
+    kernel = recognised(whole, shapes, known) if thin or max(weight.shape) >= KERNELS_FROM else None
     passed = [graph.nodes[i] for i in forms if i not in level.known]
     origin = Origin(
-        tuple(dict.fromkeys(node.label() for node in passed if not isinstance(node.op, Constant))),
+        tuple(dict.fromkeys(node.label() for node in passed if node.inputs)),
         tuple(dict.fromkeys(graph.nodes[i].label() for i in level.applied)),
         sum(graph.nodes[i].size for i in level.carried),
         0,
     )
-    return Merged(weight, whole.offset.high + 0.0, _neurons(graph, level) if level.applied else None, kernel, origin)
+    return Merged(weight, bias, _neurons(graph, level) if level.applied else None, kernel, origin)
 
 
 def _forms(graph: Graph, known: Sequence[int], targets: Sequence[int]) -> dict[int, Form]:
@@ -193,6 +163,7 @@ def _forms(graph: Graph, known: Sequence[int], targets: Sequence[int]) -> dict[i
         if position in starts:
             forms[position] = Form.known(node.size, starts[position], sum(sizes))
         else:
+            assert isinstance(node.op, Linear), f"{type(node.op).__name__} is left over"
             forms[position] = compose(node.op, [forms[i] for i in node.inputs], sum(sizes))
     return forms
 

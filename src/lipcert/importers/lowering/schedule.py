@@ -14,7 +14,7 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 
-from lipcert.importers.graph import Apply, Graph, Input
+from lipcert.importers.graph import Apply, Graph, Input, Linear
 
 CONSTANT = -1
 """Depth of what does not depend on the input."""
@@ -53,7 +53,7 @@ def depths(graph: Graph) -> list[int]:
         before = max((depth[i] for i in node.inputs), default=CONSTANT)
         if isinstance(node.op, Input):
             before = 0
-        assert node.op.linear or isinstance(node.op, (Input, Apply)), f"{type(node.op).__name__} is left over"
+        assert isinstance(node.op, (Input, Apply, Linear)), f"{type(node.op).__name__} is left over"
         depth.append(max(before, 0) + 1 if isinstance(node.op, Apply) else before)
     return depth
 
