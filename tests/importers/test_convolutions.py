@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import lipcert as lc
-from lipcert.importers.lowering.convolutions import recognised
+from lipcert.importers.convolutions import recognised
 from lipcert.importers.precise import PreciseMatrix
 from lipcert.kernel.fourier import torus_of
 from lipcert.model.convolution import Convolution
@@ -171,13 +171,13 @@ def test_the_digest_does_not_depend_on_how_a_layer_is_kept() -> None:
     assert plain.digest == network.digest
 
 
-def test_loading_says_what_it_does_and_makes_no_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_loading_says_what_it_does_and_makes_no_weight(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_: Convolution) -> None:
         raise AssertionError("a matrix was made")
 
     lines: list[str] = []
     module = nn.Sequential(nn.Conv2d(2, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 8, 3, padding=1)).eval()
-    monkeypatch.setattr(Convolution, "sparse", refuse)
+    monkeypatch.setattr(Convolution, "matrix", refuse)
     network = lc.load(module, input_shape=(2, 12, 12), progress=lines.append)
     assert all(layer.convolution is not None for layer in network.layers)
     assert "reading the model: layer 1" in lines

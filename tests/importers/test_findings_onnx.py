@@ -112,10 +112,7 @@ ODD: dict[str, tuple[Any, str]] = {
         "inconsistent type tensor",
     ),
     **{
-        f"an input of type {kind}": (
-            changed(partial(_retyped, kind)),
-            f"of type {came}",
-        )
+        f"an input of type {kind}": (changed(partial(_retyped, kind)), f"of type {came}")
         for kind, came in ((0, "no tensor"), (99, "unknown"), (INT64, "int64"), (TYPES.STRING, "string"))
     },
     "no axes": (model_of([node("Relu", "x")], shape=()), "a single number without axes"),

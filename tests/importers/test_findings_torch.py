@@ -15,8 +15,7 @@ from lipcert.importers.faithful import DOUBLE, SINGLE, Original, at_kinks, confi
 from lipcert.model.arrays import Array
 
 torch = pytest.importorskip("torch", reason="PyTorch is an extra")
-from lipcert.importers import torch as reader  # noqa: E402 - needs PyTorch
-from lipcert.importers import torch_ops as ops  # noqa: E402
+from lipcert.importers import torch_ops as ops  # noqa: E402 - needs PyTorch
 from modules import Wrapped  # noqa: E402
 
 nn = torch.nn
@@ -39,8 +38,8 @@ def _refused(module: Any, reason: str = ".") -> str:
     return str(caught.value)
 
 
-FAR = 1e200
-"""A limit that no sample comes near when the importer is not told of it."""
+FAR = 1e290
+"""A limit that no sample comes near."""
 
 
 def _right(module: Any, far: float = FAR) -> None:
@@ -92,7 +91,7 @@ def _in_place(s: Any, x: Any) -> Any:
 
 def _swallows(s: Any, x: Any) -> Any:
     try:
-        x = x if x.abs().max() < 1e200 else x.sign()
+        x = x if x.abs().max() < FAR else x.sign()
     except torch.fx.proxy.TraceError:
         x = x * 1.0
     return _plain(s, x)
@@ -252,7 +251,7 @@ SEEN_THROUGH = ("isinstance", "is_tensor", "proxy", "hasattr")
 
 @pytest.mark.parametrize("test", TYPES)
 def test_finding_2_branches_whose_outputs_agree_at_every_sample(test: str) -> None:
-    """The two ways differ beyond 1e200 only: no sample shows that, the list of operations does."""
+    """The two ways differ beyond 1e290 only: no sample shows that, the list of operations does."""
     module = _made(lambda s, x: _plain(s, x.clamp(max=FAR)) if TYPES[test](x) else _plain(s, x))
     if test in SEEN_THROUGH:
         _right(module)
@@ -274,7 +273,7 @@ READS: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("read", READS)
 def test_finding_2_looking_at_values_is_refused(read: str) -> None:
     def forward(s: Any, x: Any) -> Any:
-        large = isinstance(x, torch.Tensor) and READS[read](x) > 1e200
+        large = isinstance(x, torch.Tensor) and READS[read](x) > FAR
         return _plain(s, x.sign() if large else x)
 
     _refused(_made(forward), "looks at|hand them to Python")
@@ -299,20 +298,20 @@ def _added_to(s: Any, x: Any) -> Any:
 
 
 IN_PLACE: dict[str, Callable[..., Any]] = {
-    "the input": lambda s, x: (x.clamp_(max=1e200), s.b(s.a(x)))[-1],
-    "a constant": lambda s, x: (w := s.a.bias.clone(), w.add_(F.relu(x[0] - 1e200)), s.b(w[None]))[-1],
+    "the input": lambda s, x: (x.clamp_(max=FAR), s.b(s.a(x)))[-1],
+    "a constant": lambda s, x: (w := s.a.bias.clone(), w.add_(F.relu(x[0] - FAR)), s.b(w[None]))[-1],
     "a view of a constant": lambda s, x: ((w := s.a.bias.clone()).view(3).add_(F.relu(x[0] - FAR)), s.b(w[None]) + x)[
         -1
     ],
     "a clone": lambda s, x: (g := s.a(x).clone(), g.clamp_(max=1e6), s.b(g))[-1],
-    "an alias": _steps(lambda h: h.view(-1).clamp_(max=1e200)),
-    "a slice": _steps(lambda h: h[:, :2].clamp_(max=1e200)),
-    "a module": _steps(lambda h: nn.Hardtanh(-1e200, 1e200, inplace=True)(h)),
-    "a function": _steps(lambda h: F.hardtanh_(h, -1e200, 1e200)),
-    "read before": lambda s, x: s.b(F.hardtanh(h := s.a(x), -1e200, 1e200, inplace=True) + h),
+    "an alias": _steps(lambda h: h.view(-1).clamp_(max=FAR)),
+    "a slice": _steps(lambda h: h[:, :2].clamp_(max=FAR)),
+    "a module": _steps(lambda h: nn.Hardtanh(-FAR, FAR, inplace=True)(h)),
+    "a function": _steps(lambda h: F.hardtanh_(h, -FAR, FAR)),
+    "read before": lambda s, x: s.b(F.hardtanh(h := s.a(x), -FAR, FAR, inplace=True) + h),
     "added to": _added_to,
     "an item": _steps(lambda h: h.__setitem__((slice(None), 0), 0.0)),
-    "given out": _steps(lambda h: torch.clamp(h, max=1e200, out=h)),
+    "given out": _steps(lambda h: torch.clamp(h, max=FAR, out=h)),
 }
 
 
@@ -356,9 +355,8 @@ def _program(seed: int) -> Callable[..., Any]:
 
 
 @pytest.mark.parametrize("first", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (15, 30))])
-def test_finding_4_random_programs_that_work_in_place(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_finding_4_random_programs_that_work_in_place(first: int) -> None:
     """They are read, and agree with the module far beyond every sample."""
-    monkeypatch.setattr(reader, "_large_constants", lambda exported: ())
     for seed in range(first, first + 15):
         _right(_made(_program(seed)))
 
@@ -423,7 +421,10 @@ def _identity() -> lc.Network:
 
 
 UNFAITHFUL: dict[str, tuple[Callable[[Any], Any], str]] = {
-    **{f"{limit:g}": (partial(np.minimum, limit), "not faithful") for limit in (30.0, 1e6, 3e12, 1e29, 1e38)},
+    **{
+        f"{limit:g}": (partial(np.minimum, limit), "not faithful")
+        for limit in (30.0, 1e6, 3e12, 1e29, 1e38, 1e150, 1e250)
+    },
     "single precision": (lambda x: x.astype(np.float32).astype(float) if np.abs(x).max() < 3e38 else x, "not faithful"),
     "infinities": (lambda x: np.where(np.abs(x) > 50.0, np.inf, x), "finite"),
     "more outputs": (lambda x: x if np.abs(x).max() < 50.0 else np.r_[x, 0.0], "has 2 outputs, the test gives 2 or 3"),
@@ -436,13 +437,6 @@ def test_findings_9_and_11_what_differs_from_the_model_is_seen(name: str) -> Non
     function, message = UNFAITHFUL[name]
     with pytest.raises(lc.UnreadableModel, match=message):
         confirm(_identity(), [Original(function, DOUBLE, "the test")])
-
-
-def test_finding_11_a_limit_of_the_model_beyond_the_usual_sizes_is_seen() -> None:
-    original = Original(lambda x: np.minimum(x, 1e150), DOUBLE, "the test")
-    confirm(_identity(), [original])  # no sample is that large
-    with pytest.raises(lc.UnreadableModel, match="not faithful"):
-        confirm(_identity(), [original], sizes=(1e150,))
 
 
 @pytest.mark.parametrize("limit", [1e6, 1e30, 1e45, 1e200])
@@ -527,10 +521,10 @@ def test_a_dropped_bias_is_caught() -> None:
 
 def test_given_points_are_compared_too() -> None:
     """A difference that no random point shows is found at a given one."""
-    network = lc.Network.from_weights([[[1.0]], [[1.0]]], [[-1e150], [0.0]], "relu")
+    network = lc.Network.from_weights([[[1.0]], [[1.0]]], [[-1e295], [0.0]], "relu")
     original = Original(lambda x: np.zeros(1), DOUBLE, "the test")
     confirm(network, [original])
     with pytest.raises(lc.UnreadableModel, match="not faithful"):
-        confirm(network, [original], [[2e150]])
+        confirm(network, [original], [[2e295]])
     with pytest.raises(lc.InvalidInput, match="points must have 2 numbers"):
         lc.load(nn.Linear(2, 1).eval(), points=[1.0, 2.0, 3.0])

@@ -19,10 +19,9 @@ from scipy import sparse
 
 import lipcert as lc
 from lipcert.importers.builder import Builder, Frame, Unsupported
+from lipcert.importers.extremes import expand_maxima
 from lipcert.importers.graph import Graph, Linear
-from lipcert.importers.lowering.extremes import expand_maxima
-from lipcert.importers.lowering.lower import Merged, fold, lower, separate
-from lipcert.importers.lowering.schedule import levels
+from lipcert.importers.lowering import Merged, fold, levels, lower, separate
 from lipcert.importers.precise import Precise, PreciseMatrix
 from lipcert.model.arrays import Array, dense
 from onnx_graphs import DOUBLE, model_of, node

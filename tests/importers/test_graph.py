@@ -15,10 +15,9 @@ from scipy import sparse
 import lipcert as lc
 from lipcert.importers import windows as win
 from lipcert.importers.builder import Builder, Frame, Tensor, Unsupported
+from lipcert.importers.extremes import expand_maxima
 from lipcert.importers.graph import Apply, Graph, Maximum
-from lipcert.importers.lowering.extremes import expand_maxima
-from lipcert.importers.lowering.lower import lower, prune
-from lipcert.importers.lowering.schedule import depths, levels
+from lipcert.importers.lowering import depths, levels, lower, prune
 from lipcert.model.arrays import Array
 from lipcert.model.network import Neurons
 
@@ -156,8 +155,8 @@ def test_a_sum_with_another_slope_is_no_tanhshrink() -> None:
 @pytest.mark.parametrize(("kernel", "stride", "pads"), [((2, 2), (2, 2), 0), ((3, 3), (2, 2), 1), ((3, 2), (1, 1), 0)])
 def test_maxima_become_tournaments(kernel: tuple[int, int], stride: tuple[int, int], pads: int) -> None:
     shape = (1, 2, 6, 5)
-    seen, result = win.pool_windows(shape, kernel, stride, [(pads, pads)] * 2, (1, 1))
-    graph = built(shape, lambda b, x: b.maximum(x, seen, result))
+    frame = Frame(kernel, stride, [(pads, pads)] * 2, (1, 1))
+    graph = built(shape, lambda b, x: b.maximum(x, *b.windows(x, frame)))
     plain = expand_maxima(graph)
     assert Maximum not in _ops(plain)
     _assert_same(graph, plain, 60)
@@ -309,7 +308,9 @@ def test_windows_against_loops() -> None:
     rng = np.random.default_rng(0)
     x, weight = rng.standard_normal((2, 4, 7, 6)), rng.standard_normal((6, 2, 3, 2))
     stride, pads, dilation = (2, 1), [(1, 2), (0, 1)], (2, 3)
-    matrix, shape = win.convolution(x.shape, weight, stride, pads, dilation, groups=2)
+    frame = Frame((3, 2), stride, pads, dilation)
+    graph = built(x.shape, lambda b, v: b.conv(v, weight, None, frame, groups=2))
+    shape = graph.nodes[graph.output].shape
     wide = np.pad(x, [(0, 0), (0, 0), *pads])
     wanted = np.zeros(shape)
     for n, o, i, j in np.ndindex(*shape):
@@ -317,7 +318,7 @@ def test_windows_against_loops() -> None:
         for c, k, m in np.ndindex(2, 3, 2):
             row, column = i * stride[0] + k * dilation[0], j * stride[1] + m * dilation[1]
             wanted[n, o, i, j] += weight[o, c, k, m] * wide[n, 2 * group + c, row, column]
-    np.testing.assert_allclose((matrix.nearest @ x.ravel()).reshape(shape), wanted, atol=1e-12)
+    np.testing.assert_allclose(evaluated(graph)(x.ravel()).reshape(shape), wanted, atol=1e-12)
 
 
 def test_padding_and_cropping() -> None:

@@ -295,7 +295,7 @@ def test_models_that_are_no_networks() -> None:
 
 def test_a_wrong_translation_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """The check is on: an importer that forgets the bias of Gemm does not get its network out."""
-    from lipcert.importers import onnx_reader as reader
+    from lipcert.importers import onnx as reader
     from lipcert.importers.onnx_ops import OPERATORS as KNOWN
 
     def forgetful(build: Any, left: Any, right: Any, *_: Any, **__: Any) -> Any:

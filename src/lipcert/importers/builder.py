@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from lipcert.errors import LipcertError
 from lipcert.importers import gates
@@ -19,6 +20,7 @@ from lipcert.importers.precise import Precise, PreciseMatrix
 from lipcert.importers.windows import positions
 from lipcert.model.activations import Activation, activation
 from lipcert.model.arrays import Array, Weight
+from lipcert.model.convolution import Convolution
 from lipcert.model.network import Neurons
 
 
@@ -338,9 +340,13 @@ class Builder:
         weight = np.asarray(weight, dtype=float)
         if len(x.shape) != weight.ndim or x.shape[1] != weight.shape[1] * groups:
             raise Unsupported(f"a kernel of shape {weight.shape} in {groups} groups does not fit {x.shape}")
-        matrix, shape = self._convolution(x.shape, weight, frame, groups)
-        offset = 0.0 if bias is None else np.reshape(bias, (-1, *(1 for _ in shape[2:])))
-        return self.affine(x, matrix, offset, shape)
+        found = self._convolution(x.shape, frame, weight, groups)
+        return self._affine_each(x, found.sparse(), bias, (weight.shape[0], *found.places))
+
+    def _affine_each(self, x: Tensor, matrix: Any, bias: Array | None, shape: Sequence[int]) -> Tensor:
+        """The same affine map for each picture of a batch."""
+        offset = 0.0 if bias is None else np.reshape(bias, (-1, *(1 for _ in shape[1:])))
+        return self.affine(x, sparse.block_diag([matrix] * x.shape[0], "csr"), offset, (x.shape[0], *shape))
 
     def conv_transpose(
         self, x: Tensor, weight: Array, bias: Array | None, frame: Frame, more: Sequence[int], groups: int = 1
@@ -354,21 +360,25 @@ class Builder:
             raise Unsupported(f"a kernel of shape {weight.shape} in {groups} groups does not fit {x.shape}")
         axes = zip(x.shape[2:], frame.kernel, frame.stride, frame.pads, frame.dilation, more, strict=True)
         sizes = [(n - 1) * s - low - high + d * (k - 1) + 1 + m for n, k, s, (low, high), d, m in axes]
-        shape = (x.shape[0], weight.shape[1] * groups, *sizes)
+        channels = weight.shape[1] * groups
         if min(sizes) < 1:
-            raise Unsupported(f"the result has no elements (shape {shape})")
-        pads = [(low, high - m) for (low, high), m in zip(frame.pads, more, strict=True)]
+            raise Unsupported(f"the result has no elements (shape {(x.shape[0], channels, *sizes)})")
+        spare = [max(m - high, 0) for (_, high), m in zip(frame.pads, more, strict=True)]  # where nothing arrives
+        seen = [n - s for n, s in zip(sizes, spare, strict=True)]
+        pads = [(low, max(high - m, 0)) for (low, high), m in zip(frame.pads, more, strict=True)]
         around = Frame(frame.kernel, frame.stride, pads, frame.dilation)
-        matrix, back = self._convolution(shape, weight, around, groups)
-        if back != x.shape:
-            raise Unsupported(f"its padding does not fit: images of sizes {tuple(sizes)} become {back[2:]}")
-        offset = 0.0 if bias is None else np.reshape(bias, (-1, *(1 for _ in sizes)))
-        return self.affine(x, matrix.transposed, offset, shape)
+        found = self._convolution((x.shape[0], channels, *seen), around, weight, groups)
+        if found.places != x.shape[2:]:
+            raise Unsupported(f"its padding does not fit: images of sizes {tuple(sizes)} become {found.places}")
+        result = self._affine_each(x, found.sparse().T, None, (channels, *seen))
+        result = self.pad(result, [(0, s) for s in spare])
+        return result if bias is None else self.scale(result, 1.0, np.reshape(bias, (-1, *(1 for _ in sizes))))
 
-    def _convolution(self, shape: Sequence[int], weight: Array, frame: Frame, groups: int) -> Any:
+    def _convolution(self, shape: Sequence[int], frame: Frame, weight: Array, groups: int = 1) -> Convolution:
+        """The convolution of pictures (batch, channels, …)."""
         places = self._places(shape, frame)
         self.room.take(shape[0], *places, *weight.shape)
-        return win.convolution(shape, weight, frame.stride, frame.pads, frame.dilation, groups)
+        return Convolution.of(weight, shape[2:], frame.stride, frame.pads, frame.dilation, groups)
 
     def _places(self, shape: Sequence[int], frame: Frame) -> list[int]:
         """How many places windows take along each axis, if there is room for the padded operand."""
@@ -376,7 +386,10 @@ class Builder:
         if not all(k > 0 and s > 0 and d > 0 for _, k, s, _, d in axes):
             raise Unsupported("its window, stride or dilation is not positive")
         self.room.take(8, *shape[:2], *(max(n + max(sum(p), 0), d * (k - 1) + 1) for n, k, _, p, d in axes))
-        return [win.outputs(*axis, frame.ceil) for axis in axes]
+        places = [win.outputs(*axis, frame.ceil) for axis in axes]
+        if min(places) < 1:
+            raise Unsupported(f"the result has no elements (shape {(*shape[:2], *places)})")
+        return places
 
     def windows(self, x: Tensor, frame: Frame) -> tuple[Array, tuple[int, ...]]:
         """The positions under each window of a pool, and the shape of its result; axes before them are left alone."""
@@ -385,7 +398,8 @@ class Builder:
             raise Unsupported(f"its window of {len(frame.kernel)} axes does not fit an operand of shape {x.shape}")
         places = self._places((math.prod(x.shape[:lead]), 1, *x.shape[lead:]), frame)
         self.room.take(*x.shape[:lead], *places, *frame.kernel)
-        return win.pool_windows(x.shape, frame.kernel, frame.stride, frame.pads, frame.dilation, frame.ceil)
+        axes = zip(x.shape[lead:], frame.kernel, frame.stride, frame.pads, frame.dilation, places, strict=True)
+        return win.windows(x.shape, [win.along(*axis) for axis in axes])
 
     def average_windows(self, x: Tensor, seen: Array, shape: Sequence[int], count: int | None = None) -> Tensor:
         """The average over windows of positions, divided by a count or by how many each window sees."""

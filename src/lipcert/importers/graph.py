@@ -6,7 +6,7 @@ only, so a graph is read front to back.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NoReturn
@@ -120,13 +120,20 @@ class Graph:
                 users[operand].append(position)
         return tuple(tuple(user) for user in users)
 
+    def ancestors(self, nodes: Iterable[int], known: Collection[int] = ()) -> set[int]:
+        """Some nodes and all that they are computed from, back to known ones."""
+        found: set[int] = set()
+        pending = list(nodes)
+        while pending:
+            position = pending.pop()
+            if position not in found:
+                found.add(position)
+                pending += () if position in known else self.nodes[position].inputs
+        return found
+
     def live(self) -> Graph:
         """The same function without the nodes that do not reach the output; the input always stays."""
-        needed = {self.output}
-        for position in range(len(self.nodes) - 1, -1, -1):
-            if position in needed:
-                needed.update(self.nodes[position].inputs)
-        kept = sorted(needed | {0})
+        kept = sorted(self.ancestors([self.output]) | {0})
         place = {old: new for new, old in enumerate(kept)}
         nodes = tuple(
             Node(n.op, tuple(place[i] for i in n.inputs), n.shape, n.source, n.kind)

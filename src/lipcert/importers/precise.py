@@ -262,10 +262,6 @@ class PreciseMatrix:
         indptr = np.searchsorted(self.rows, np.arange(self.shape[0] + 1))
         return sparse.csr_array((self.values.high, self.columns, indptr), shape=self.shape)
 
-    @property
-    def transposed(self) -> PreciseMatrix:
-        return PreciseMatrix.of_entries(self.shape[::-1], self.columns, self.rows, self.values)
-
     def times(self, vector: Precise) -> Precise:
         """The product with a vector."""
         place = np.arange(vector.shape[0])

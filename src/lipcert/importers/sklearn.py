@@ -10,7 +10,7 @@ import numpy as np
 from lipcert.errors import InvalidInput, UnreadableModel
 from lipcert.importers.builder import SOFTMAX, Builder
 from lipcert.importers.faithful import DOUBLE, SINGLE, Imported, Original, confirm
-from lipcert.importers.lowering.lower import lower
+from lipcert.importers.lowering import lower
 from lipcert.model.arrays import Array
 
 _HIDDEN: Final = {"identity": "identity", "logistic": "sigmoid", "tanh": "tanh", "relu": "relu"}

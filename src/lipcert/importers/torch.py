@@ -20,7 +20,7 @@ from lipcert.errors import InvalidInput, LipcertError, UnreadableModel
 from lipcert.importers.builder import Opaque, Positions, Tensor, Unsupported
 from lipcert.importers.faithful import DOUBLE, SINGLE, Imported, Original, confirm
 from lipcert.importers.graph import Graph
-from lipcert.importers.lowering.lower import lower
+from lipcert.importers.lowering import lower
 from lipcert.importers.registry import of_module
 from lipcert.importers.untrusted import few, line
 from lipcert.model.arrays import Array
@@ -73,7 +73,7 @@ def read_module(
     finally:
         checks.unchanged(before, checks.state(module))  # what changes a module is the cause of all else
     lowered = lower(graph)
-    confirm(lowered.network, _originals(given, own, drop_softmax), points, sizes=_large_constants(own))
+    confirm(lowered.network, _originals(given, own, drop_softmax), points)
     return Imported(lowered, exported.shape[1:], sum(parameter.numel() for parameter in module.parameters()))
 
 
@@ -395,17 +395,6 @@ def _runner(
             ) from error
 
     return run
-
-
-def _large_constants(exported: _Exported, above: float = 1e25, most: int = 8) -> tuple[float, ...]:
-    """Large numbers among the arguments of the operations and among what the module holds, the smallest first."""
-    found: list[Any] = []
-    fx.node.map_aggregate([(node.args, node.kwargs) for node in exported.calls], found.append)
-    for value in exported.state.values():
-        if value.is_floating_point() and value.numel():
-            found += [float(value.abs().min()), float(value.abs().max())]
-    large = {abs(float(v)) for v in found if isinstance(v, (int, float)) and above < abs(v) < 1e290}
-    return tuple(sorted(large)[:most])
 
 
 # the graph, as the builder writes it -----------------------------------------------------------------------------

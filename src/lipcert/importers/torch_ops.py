@@ -317,7 +317,8 @@ def _max_pool(rank: int, b: Builder, x: Tensor, **frame: Any) -> Tensor:
 
 
 def _adaptive(rank: int, maximum: bool, b: Builder, x: Tensor, output_size: Any) -> Any:
-    seen, shape = win.adaptive_windows(x.shape, each_axis(output_size, rank))
+    parts = zip(x.shape[len(x.shape) - rank :], each_axis(output_size, rank), strict=True)
+    seen, shape = win.windows(x.shape, [win.divided(*axis) for axis in parts])
     return (b.maximum(x, seen, shape), Positions()) if maximum else b.average_windows(x, seen, shape)
 
 

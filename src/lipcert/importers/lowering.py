@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import sparse
+from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 
+from lipcert.importers.convolutions import recognised
+from lipcert.importers.extremes import expand_maxima
 from lipcert.importers.graph import Apply, Graph, Input, Linear, Offender, Rewriting, refuse
-from lipcert.importers.lowering.convolutions import recognised
-from lipcert.importers.lowering.extremes import expand_maxima
-from lipcert.importers.lowering.schedule import Level, levels
 from lipcert.importers.precise import Precise, PreciseMatrix
 from lipcert.model.activations import Activation, activation
 from lipcert.model.arrays import Array, Parameter, Weight
@@ -126,7 +126,7 @@ def fold(graph: Graph) -> tuple[list[Merged], set[int]]:
         forms = _forms(graph, level.known, targets)
         for target in targets:
             if not forms[target].fits:  # the first node on the way of which this is true
-                way = sorted(_ancestors(graph, level.known, [target]))
+                way = sorted(graph.ancestors([target], level.known))
                 apart.add(next(position for position in way if not forms[position].fits))
         if not apart:
             merged.append(_merged(graph, level, targets, forms))
@@ -158,7 +158,7 @@ def _forms(graph: Graph, known: Sequence[int], targets: Sequence[int]) -> dict[i
     sizes = [graph.nodes[i].size for i in known]
     starts = dict(zip(known, np.cumsum([0, *sizes]).tolist(), strict=False))
     forms: dict[int, Form] = {}
-    for position in sorted(_ancestors(graph, known, targets)):
+    for position in sorted(graph.ancestors(targets, known)):
         node = graph.nodes[position]
         if position in starts:
             forms[position] = Form.known(node.size, starts[position], sum(sizes))
@@ -166,19 +166,6 @@ def _forms(graph: Graph, known: Sequence[int], targets: Sequence[int]) -> dict[i
             assert isinstance(node.op, Linear), f"{type(node.op).__name__} is left over"
             forms[position] = compose(node.op, [forms[i] for i in node.inputs], sum(sizes))
     return forms
-
-
-def _ancestors(graph: Graph, known: Sequence[int], targets: Sequence[int]) -> set[int]:
-    """The targets and all that they are computed from, back to the known values."""
-    needed: set[int] = set()
-    pending = list(targets)
-    while pending:
-        position = pending.pop()
-        if position not in needed:
-            needed.add(position)
-            if position not in known:
-                pending += graph.nodes[position].inputs
-    return needed
 
 
 def _neurons(graph: Graph, level: Level) -> Neurons:
@@ -249,3 +236,73 @@ def prune(network: Network) -> Network:
         weight = columns if sparse.issparse(columns) else np.ascontiguousarray(columns)
         layers[i + 1] = Layer(weight, after.bias, after.neurons)
     return Network(tuple(layers))
+
+
+# which activations make up a layer, and which values travel past it: activations are taken as early as they can be, and
+# identity neurons carry the smallest set of tensors that later layers can be computed from, a minimum vertex cut
+
+CONSTANT = -1
+"""Depth of what does not depend on the input."""
+
+
+@dataclass(frozen=True)
+class Level:
+    """One layer: the values known before it, the activations in it, the values carried past it (node positions)."""
+
+    known: tuple[int, ...]
+    applied: tuple[int, ...]
+    carried: tuple[int, ...]
+
+
+def levels(graph: Graph) -> Iterator[Level]:
+    """The layers in order, and at the end one without activations, from which the output is read."""
+    depth = depths(graph)
+    known: tuple[int, ...] = (0,)
+    for level in range(1, depth[graph.output] + 1):
+        applied = tuple(i for i, n in enumerate(graph.nodes) if isinstance(n.op, Apply) and depth[i] == level)
+        wanted = [
+            i
+            for i in range(len(graph.nodes))
+            if 0 <= depth[i] < level and any(depth[c] >= level and c not in applied for c in graph.consumers[i])
+        ]
+        carried = cheapest(graph, known, wanted, depth)
+        yield Level(known, applied, carried)
+        known = (*applied, *carried)
+    yield Level(known, (), ())
+
+
+def depths(graph: Graph) -> list[int]:
+    """For each node, how many activations lie on the longest way to it from the input."""
+    depth: list[int] = []
+    for node in graph.nodes:
+        before = max((depth[i] for i in node.inputs), default=CONSTANT)
+        if isinstance(node.op, Input):
+            before = 0
+        assert isinstance(node.op, (Input, Apply, Linear)), f"{type(node.op).__name__} is left over"
+        depth.append(max(before, 0) + 1 if isinstance(node.op, Apply) else before)
+    return depth
+
+
+def cheapest(graph: Graph, known: Sequence[int], wanted: Sequence[int], depth: Sequence[int]) -> tuple[int, ...]:
+    """The smallest set of tensors, computable from the known ones, that determines the wanted ones."""
+    if not wanted:
+        return ()
+    order = sorted(node for node in graph.ancestors(wanted, known) if depth[node] != CONSTANT)
+    place = {node: k for k, node in enumerate(order)}
+    count = len(order)
+    source, sink = 2 * count, 2 * count + 1  # node k enters at k and leaves at count + k
+    unlimited = min(2**30, 1 + sum(graph.nodes[i].size for i in order))
+    edges = [(k, count + k, graph.nodes[node].size) for node, k in place.items()]
+    for node, k in place.items():
+        if node in known:
+            edges.append((source, k, unlimited))
+        else:
+            operands = dict.fromkeys(i for i in graph.nodes[node].inputs if i in place)
+            edges += [(count + place[i], k, unlimited) for i in operands]
+    edges += [(count + place[node], sink, unlimited) for node in dict.fromkeys(wanted)]
+    start, stop, capacity = (np.array(part, dtype=np.int32) for part in zip(*edges, strict=True))
+    network = sparse.csr_array((capacity, (start, stop)), shape=(2 * count + 2, 2 * count + 2), dtype=np.int32)
+    left = sparse.csr_array(network - maximum_flow(network, source, sink).flow)
+    left.eliminate_zeros()
+    reached = set(breadth_first_order(left, source, return_predecessors=False).tolist())
+    return tuple(node for node, k in place.items() if k in reached and count + k not in reached)

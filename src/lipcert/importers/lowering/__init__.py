@@ -1,1 +1,0 @@
-"""From a graph to a network: rewrites that keep the function, then a schedule."""
