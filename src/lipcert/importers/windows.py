@@ -70,8 +70,8 @@ def windows(shape: Sizes, last: Sequence[Array]) -> tuple[Array, tuple[int, ...]
     lead = shape[: len(shape) - len(last)]
     matrix: Any = sparse.eye_array(int(np.prod(lead, dtype=int)))
     for axis in last:
-        matrix = sparse.kron(matrix, axis)
-    matrix = sparse.csr_array(matrix)
+        matrix = sparse.kron(matrix, axis, "csr")
+    matrix.sort_indices()
     counts = np.diff(matrix.indptr)
     inside = np.arange(counts.max(initial=0)) < counts[:, None]
     seen = np.full(inside.shape, -1)
