@@ -39,7 +39,6 @@ from lipcert.audit.engine import (
     gain,
     jacobian,
     relaxed,
-    slopes_on,
 )
 from lipcert.audit.second_order import MOST_INPUTS, Expansion
 from lipcert.definitions.functions import ball
@@ -289,33 +288,3 @@ class LipschitzCover(Cover):
             inner = [mark for mark in self.model[index].functions[k].on(low, high).marks if low < mark < high]
             return piece.halves(index, k, inner[0].mid() if inner else ((low + high) / 2).mid())
         return piece.across(axis)
-
-    def void(self, piece: Piece, trace: Trace) -> bool:
-        return super().void(piece, trace) or (self.moving is not None and self._only_at_infinity(piece))
-
-    def _only_at_infinity(self, piece: Piece) -> bool:
-        """Whether weights λ prove that no point with t > 0 has its neurons in their intervals.
-
-        A positive λ_j counts where v_j ≥ 0 is asked for, a negative one where v_j ≤ 0 is, so Σ λ_j v_j ≥ 0. From the
-        last layer on the sum is written in what comes before, as row·z. Where no term can be positive, all but that of
-        t are left out, which makes the sum larger. If row_t·t with row_t < 0 is all that is left, there is no t > 0.
-        """
-        weights = self.cuts.weights(piece)
-        if weights is None:
-            return False
-        row, sides = zeros(len(weights[-1])), ((arb(-1), arb(0)), (arb(0), arb(1)))
-        for layer, (low, high), weight in zip(self.model[-2::-1], piece.intervals[::-1], weights[::-1], strict=True):
-            above, below = low >= 0, high <= 0
-            if ((weight > 0) & ~above).any() or ((weight < 0) & ~below).any():
-                return False
-            left, right = (slopes_on([f.on(*ends) for f in layer.functions])[0] for ends in sides)
-            plus = (below | (right >= 0)) & (above | (left <= 0))
-            minus = (below | (right <= 0)) & (above | (left >= 0))
-            gone = (plus & (row <= 0)) | (minus & (row >= 0)) | (plus & minus)
-            gone = gone if gone[:-1].all() else plus & minus
-            gone[-1] = False
-            row = np.where(gone, zeros(len(row)), row)
-            if (~(row == 0) & ~(above | below | (left == right))).any():
-                return False
-            row = ((np.where(above, right, left) * row + weight)[:, None] * layer.weight).sum(axis=0)
-        return bool((row[:-1] == 0).all() and row[-1] < 0)

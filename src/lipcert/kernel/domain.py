@@ -82,8 +82,7 @@ class Domain:
     ``center`` (count, inputs) is a point of the region, or the centre of the ball that it is a part of; ``radius``
     (count,) is None for boxes, ``lower`` and ``upper`` (count, inputs) are None for balls that are not clipped. The
     norm of the ball is ℓ2, or that of ``ball`` in ``units`` (count, inputs); balls of the ℓ∞ norm are boxes.
-    ``halvings`` says how sharp the support function of a clipped ball is. Where ``rays`` is true, boxes stand for the
-    rays through points with a coordinate of size one; see :mod:`lipcert.kernel.rays`.
+    ``halvings`` says how sharp the support function of a clipped ball is.
     """
 
     center: Array
@@ -91,7 +90,6 @@ class Domain:
     lower: Array | None = None
     upper: Array | None = None
     halvings: int = 24
-    rays: bool = False
     units: Array | None = None
     ball: str = "l2"
 
@@ -129,7 +127,7 @@ class Domain:
         columns = self.center, self.radius, self.lower, self.upper, self.units
         center, radius, lower, upper, units = (None if part is None else part[which] for part in columns)
         assert center is not None
-        return Domain(center, radius, lower, upper, self.halvings, self.rays, units, self.ball)
+        return Domain(center, radius, lower, upper, self.halvings, units, self.ball)
 
     def extent(self, start: Array | None = None) -> Array:
         """At least ‖(z - center)/start‖₂ for every z of a region, (count,); no start is one."""
@@ -154,9 +152,7 @@ class Domain:
         return up(np.abs(self.center) + reach)
 
     def outside(self) -> Array:
-        """Regions that are proved to be empty: their box does not meet their ball, or no ray counts, (count,)."""
-        if self.rays and self.lower is not None and self.upper is not None:
-            return np.asarray((np.maximum(-self.lower, self.upper) < 1.0).all(axis=-1))
+        """Regions that are proved to be empty: their box does not meet their ball, (count,)."""
         if self.lower is None or self.upper is None or self.radius is None:
             return np.zeros(len(self), dtype=bool)
         gap = np.maximum(down(np.maximum(self.lower - self.center, self.center - self.upper)), 0.0)

@@ -22,7 +22,7 @@ from lipcert.kernel.enclosures import activated, affine, derivatives
 from lipcert.kernel.hints import Hints, Interval, Linear
 from lipcert.kernel.jacobian import interval_bounds
 from lipcert.kernel.norms import induced_above, spectral_factor
-from lipcert.kernel.rays import along_rays, only_at_infinity
+from lipcert.kernel.rays import along_rays, missed
 from lipcert.kernel.sweep import Guide, Sweep, intervals, proving
 from lipcert.kernel.taylor import Second, SecondOrder, curved
 from lipcert.kernel.tree import Pieces, children
@@ -171,11 +171,7 @@ class Bounding(ABC):
             least = Near.rounded(asked.sum(), np.abs(asked).sum(), len(asked) + 1).below
             extra = self.layers(weights[None])
             rows = np.zeros((1, self.network.sizes[-2]))
-            above = sweep.traces[0].above(len(extra), np.zeros(1, dtype=int), rows, extra)
-            if above[0] < least or self.moving is None:
-                return bool(above[0] < least)
-            ends = [(low[part], high[part]) for part in self.slices]
-            return only_at_infinity(self.network, ends, [row[0] for row in extra])
+            return bool(sweep.traces[0].above(len(extra), np.zeros(1, dtype=int), rows, extra)[0] < least)
 
     def sweep(self, pieces: Pieces, guide: Guide | None = None, enclose: bool = True) -> Sweep:
         """A sweep over pieces, that has not been run; by their own hints, or those of a guide."""
@@ -190,7 +186,7 @@ class Bounding(ABC):
             radius = np.full(len(pieces), float(self.region.radius))
             return Domain(center, radius, pieces.lower, pieces.upper, _HALVINGS).measured([self.region])
         center = 0.5 * pieces.lower + 0.5 * pieces.upper
-        return Domain(center, None, pieces.lower, pieces.upper, rays=self.moving is not None)
+        return Domain(center, None, pieces.lower, pieces.upper)
 
     def halves(self, pieces: Pieces, layer: Array, index: Array, value: Array) -> Pieces:
         """The two halves of each piece, one after the other, no larger than what they have of the region."""
@@ -234,6 +230,8 @@ class PieceBounds(Bounding):
 
     def to_first_order(self, sweep: Sweep) -> Array:
         found = sweep.bounds if self.norms.plain else np.fmin(sweep.bounds, interval_bounds(sweep))
+        if self.moving is not None and sweep.domain is not None:
+            found = np.where(missed(*sweep.domain.inner_box()), self.least, found)
         return found[:, None]
 
     def to_second_order(self, second: Second) -> Array:

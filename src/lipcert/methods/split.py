@@ -28,7 +28,7 @@ from lipcert.methods.joint import Anytime, Joint
 from lipcert.methods.lower import jacobian_norms, lower_bound
 from lipcert.methods.method import Candidate, Method, Problem
 from lipcert.methods.second_order_jacobian import improved, suits
-from lipcert.methods.witness import weights_at_infinity, witness
+from lipcert.methods.witness import witness
 from lipcert.model.arrays import Array, dense
 from lipcert.model.network import Layer, Network
 from lipcert.model.norms import Norms
@@ -51,8 +51,6 @@ FEW_INPUTS = 16
 """Halving axes is of use with at most so many inputs."""
 VANISHING = 1e-200
 """Bounds and widths below this are rounding; no region is cut for them."""
-_SMALL = 0.125
-"""Longest side of a box of the homogenised problem that counts as small, if the box reaches infinity."""
 _WHOLE, _FIRST = 0.4, 0.1
 """Share of the time for a bound of the whole region; the second if boxes have second-order bounds, which are soon
 better."""
@@ -301,10 +299,6 @@ class _Search:
         Its bound is then attained if it has an input, which raises the lower bound; or it has none, and weights prove
         that. If neither can be shown, the box must be cut.
         """
-        if self.far(leaf.piece).any():
-            apart = weights_at_infinity(cover.bounding, leaf.piece)
-            if apart is not None and cover.drop(leaf.node, apart):
-                return True
         if (leaf.piece.shares > 0).any():
             return False
         point, weights = witness(cover.bounding, leaf.piece)
@@ -336,18 +330,13 @@ class _Search:
         which = to_halve(self.cut, pieces) if few else np.argmax(width, axis=-1)
         layer, at = np.full(len(leaves), AXIS), 0.5 * pieces.lower[rows, which] + 0.5 * pieces.upper[rows, which]
         open_ = (pieces.shares > 0).sum(axis=-1)
-        for k in np.flatnonzero((open_ > 0) & ((not few) | (open_ <= _FEW) | self.far(pieces))):
+        for k in np.flatnonzero((open_ > 0) & ((not few) | (open_ <= _FEW))):
             neuron = int(np.argmax(pieces.shares[k]))
             layer[k] = np.searchsorted(starts, neuron, side="right") - 1
             which[k] = neuron - starts[layer[k]]
             interval = pieces.low[k, [neuron]], pieces.high[k, [neuron]]
             at[k] = kink(self.cut.layers[layer[k]], int(which[k]), *interval)
         return layer, which, at
-
-    def far(self, pieces: Pieces) -> Array:
-        """Which homogenised boxes are small and reach infinity: there axes do not settle signs of later layers."""
-        small = (pieces.upper - pieces.lower).max(axis=-1) <= _SMALL
-        return np.asarray(self.rays & (pieces.lower[:, -1] == 0.0) & small)
 
 
 def moves(network: Network, pieces: Pieces) -> Iterator[Array]:

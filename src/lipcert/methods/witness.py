@@ -13,8 +13,6 @@ from lipcert.model.arrays import Array, dense, times
 
 _INWARD = 1e-7
 """How far inside its interval, in units of the region's radius times the row, a neuron is asked to be."""
-_MARGIN = 1e-9
-"""A smaller optimum of the linear program may be rounding."""
 _OPTIONS = {"maxfun": 300, "ftol": 1e-15, "gtol": 1e-12}
 
 
@@ -93,58 +91,3 @@ def _affine(bounding: Bounding, piece: Pieces) -> tuple[Array, Array, Array]:
         slope = 0.5 * (alpha + beta)
         settled.append((slope, layer.neurons.value(middle) - slope * middle))
     return np.concatenate(rows), np.concatenate(offsets), np.concatenate(places)
-
-
-def weights_at_infinity(bounding: Bounding, piece: Pieces) -> Array | None:
-    """Weights (neurons,) that may prove that a piece of rays has points with t = 0 only; None if none are found.
-
-    From some layer on, pre-activations are linear in the values z before it and in t, as far as slopes are settled:
-    v = M z + m t. If signs of v and of z are known, λ with λ·M ≤ 0 against the signs of z and λ·m < 0 are a reason. A
-    linear program makes all of them as negative as it can.
-    """
-    signs = _signs(bounding, piece)
-    found = np.zeros(piece.low.shape[-1])
-    for begin in range(1, len(signs)):
-        _, z = signs[begin - 1]
-        known = np.flatnonzero(z != 2)
-        state = np.eye(len(z))
-        rows, places = [np.zeros((0, len(z)))], [np.zeros(0, dtype=int)]
-        for index in range(begin, len(signs)):
-            layer, (v, _) = bounding.network.layers[index], signs[index]
-            assert layer.neurons is not None
-            state = dense(layer.weight) @ state
-            decided = np.flatnonzero(v[:-1])
-            rows.append(v[decided, None] * state[decided])
-            places.append(bounding.slices[index].start + decided)
-            if (v == 0).any():
-                break
-            state = layer.neurons.slope(v)[:, None] * state
-        A, place = np.concatenate(rows), np.concatenate(places)
-        if not len(place) or np.abs(A[:, z == 2]).any():
-            continue
-        columns = known[z[known] != 0]
-        cost = np.append(np.zeros(len(place)), -1.0)
-        limits = np.column_stack([(A[:, columns] * z[columns]).T, np.ones(len(columns))])
-        sums = np.append(np.ones(len(place)), 0.0)[None]
-        from scipy import optimize
-
-        solved = optimize.linprog(cost, limits, np.zeros(len(columns)), sums, [1.0], bounds=(0.0, None))
-        if solved.status == 0 and solved.x[-1] > _MARGIN:
-            side = np.concatenate([signs[index][0] for index in range(len(signs))])
-            found[place] = solved.x[:-1] * side[place]
-            return found
-    return None
-
-
-def _signs(bounding: Bounding, piece: Pieces) -> list[tuple[Array, Array]]:
-    """Of each hidden layer the signs of v, 0 if unknown, and those of z, 0 where z = 0 and 2 if unknown."""
-    found = []
-    for layer, part in zip(bounding.network.layers, bounding.slices, strict=False):
-        assert layer.neurons is not None
-        low, high = piece.low[0, part], piece.high[0, part]
-        v = np.where(low >= 0.0, 1.0, np.where(high <= 0.0, -1.0, 0.0))
-        v[-1] = 1.0
-        left, right = (np.sign(layer.neurons.slope(np.full(layer.size, side))) for side in (-1.0, 1.0))
-        either = np.where(left == 0.0, right, np.where(right == -left, right, 2.0))
-        found.append((v, np.where(v > 0.0, right, np.where(v < 0.0, -left, either))))
-    return found
