@@ -132,14 +132,6 @@ class Activation:
         """Each knot, and for which neurons it lies inside (lower, upper); rounded knots count generously."""
         return self._inside(self.knots(lower), lower, upper)
 
-    def jumps_inside(self, lower: Array, upper: Array) -> Array:
-        """For which neurons φ' jumps at a knot in [lower, upper]."""
-        found = np.zeros(lower.shape, dtype=bool)
-        ends = np.nextafter(lower, -np.inf), np.nextafter(upper, np.inf)
-        for knot, inside in self.knots_inside(*ends) if self.row.kinks else ():
-            found |= inside & (self.slope(knot, -1) != self.slope(knot, 1))
-        return found
-
     def turns_inside(self, lower: Array, upper: Array) -> list[tuple[Array, Array]]:
         """Each turn of φ'', and for which neurons it lies in [lower, upper]; rounded ones count generously."""
         return self._inside(self.turns(lower), lower, upper, np.less_equal)

@@ -130,10 +130,7 @@ class Layer:
         """weight·z + bias for z of shape (..., inputs)."""
         if self.convolution is not None:
             return self.convolution.forward(z) + self.bias
-        if sparse.issparse(self.weight):
-            flat = np.reshape(z, (-1, z.shape[-1]))
-            return np.reshape((self.weight @ flat.T).T, (*z.shape[:-1], self.size)) + self.bias
-        return np.asarray(z @ self.weight.T + self.bias)
+        return times(z, self.weight.T) + self.bias
 
 
 @dataclass(frozen=True, eq=False)

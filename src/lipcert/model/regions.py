@@ -8,15 +8,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from lipcert.arguments.numbers import clip_of, corners, into_ball, of_ball, of_box, radii, scaled
-from lipcert.arguments.words import point_in_words
+from lipcert.arguments.numbers import clip_of, corners, radii, scaled
+from lipcert.arguments.points import BallPoints, BoxPoints, EverywherePoints, RegionPoints
 from lipcert.errors import InvalidInput
 from lipcert.model.arrays import Array, frozen
 from lipcert.model.network import Network
-from lipcert.model.norms import L2, NORMS, LInf, Norm, norm_of_ball
+from lipcert.model.norms import L2, LInf, Norm, norm_of_ball
 
 
-class Region(ABC):
+class Region(RegionPoints, ABC):
     """A convex set Z of inputs.
 
     Leading axes of the arrays that define a region make it a stack of regions; every method then works on
@@ -53,21 +53,9 @@ class Region(ABC):
         """How far the region reaches from its centre in the ℓ2 norm."""
         return self.radius
 
-    @abstractmethod
-    def project(self, points: Array) -> Array:
-        """Points of the region near the given ones; those already inside are unchanged."""
 
-    @abstractmethod
-    def contains(self, points: Array) -> Array:
-        """Whether each point (..., inputs) lies in the region."""
-
-    @abstractmethod
-    def sample(self, count: int, rng: np.random.Generator) -> Array:
-        """Points of the region, (count, ..., inputs), spread over it and its boundary."""
-
-
-@dataclass(frozen=True, eq=False, init=False)
-class Everywhere(Region):
+@dataclass(frozen=True, eq=False, init=False, repr=False)
+class Everywhere(EverywherePoints, Region):
     """All inputs: the bound is then the global Lipschitz constant."""
 
     center: Array
@@ -84,18 +72,6 @@ class Everywhere(Region):
     def fitted(self, network: Network) -> Region:
         return self
 
-    def __repr__(self) -> str:
-        return "Everywhere()"
-
-    def project(self, points: Array) -> Array:
-        return points
-
-    def contains(self, points: Array) -> Array:
-        return np.asarray(np.isfinite(points).all(axis=-1))
-
-    def sample(self, count: int, rng: np.random.Generator) -> Array:
-        raise InvalidInput(f"{self} cannot be sampled; give a Ball or a Box")
-
 
 class _Bounded(Region):
     bounded: ClassVar[bool] = True
@@ -106,11 +82,6 @@ class _Bounded(Region):
     def dimension(self) -> int | None:
         return None if self.uniform else int(self.center.shape[-1])
 
-    def require_dimension(self) -> None:
-        """Raise an error if one number stands for all coordinates, however many there are."""
-        if self.uniform:
-            raise InvalidInput(f"{self} does not say how many inputs there are; sample region.fitted(network)")
-
     def flat(self, network: Network, name: str, array: Array) -> Array:
         """One of the region's arrays with coordinates as the network has inputs."""
         if self.uniform:
@@ -119,8 +90,8 @@ class _Bounded(Region):
         return made.reshape(-1) if made.ndim > 1 and made.size == network.inputs else made  # a batch of one
 
 
-@dataclass(frozen=True, eq=False, init=False)
-class Box(_Bounded):
+@dataclass(frozen=True, eq=False, init=False, repr=False)
+class Box(BoxPoints, _Bounded):
     """All inputs between two corners, lower ≤ z ≤ upper.
 
     Corners may keep the shape of the network's inputs, such as (1, 28, 28). Two numbers, as in ``Box(-1, 1)``, stand
@@ -152,24 +123,9 @@ class Box(_Bounded):
         low, high = self.flat(network, "lower", self.lower), self.flat(network, "upper", self.upper)
         return self if low is self.lower else Box(low, high)
 
-    def __repr__(self) -> str:
-        if self.uniform:
-            return f"Box({float(self.lower[0])!r}, {float(self.upper[0])!r})"
-        return f"Box({_in_words(self.lower)}, {_in_words(self.upper)})"
 
-    def project(self, points: Array) -> Array:
-        return np.clip(points, self.lower, self.upper)
-
-    def contains(self, points: Array) -> Array:
-        return np.asarray(((self.lower <= points) & (points <= self.upper)).all(axis=-1))
-
-    def sample(self, count: int, rng: np.random.Generator) -> Array:
-        self.require_dimension()
-        return of_box(count, rng, self.lower, self.upper)
-
-
-@dataclass(frozen=True, eq=False, init=False)
-class Ball(_Bounded):
+@dataclass(frozen=True, eq=False, init=False, repr=False)
+class Ball(BallPoints, _Bounded):
     """All inputs within ``radius`` of ``center`` in a norm, the ℓ2 norm by default, optionally clipped to a box.
 
     Parameters
@@ -226,12 +182,6 @@ class Ball(_Bounded):
         units = self.units
         return self.radius * float(np.linalg.norm(units) if isinstance(self.norm, LInf) else units.max())
 
-    def norm_dual(self, rows: Array) -> Array:
-        """The largest row·z with ‖z‖ ≤ 1 in the norm of the ball, for each row (..., inputs)."""
-        if self.plain:
-            return np.asarray(np.linalg.norm(rows, axis=-1))
-        return NORMS[self.norm.dual]().of(rows * self.units)
-
     def fitted(self, network: Network) -> Ball:
         center = self.flat(network, "center", self.center)
         if center is self.center:
@@ -241,33 +191,6 @@ class Ball(_Bounded):
             raise InvalidInput(f"radius must be one number for one center, got {sizes.size} different ones")
         clip = self.clip and tuple(self.flat(network, "clip", side) for side in (self.clip.lower, self.clip.upper))
         return Ball(center, sizes[0] if center.ndim == 1 else self.radius, clip, self.norm)
-
-    def __repr__(self) -> str:
-        clip = "" if self.clip is None else f", clip=({_in_words(self.clip.lower)}, {_in_words(self.clip.upper)})"
-        radius = f"{float(self.radius.flat[0])!r}" if np.unique(self.radius).size == 1 else _in_words(self.radius)
-        center = repr(float(self.center[0])) if self.uniform else _in_words(self.center)
-        norm = "" if self.plain else f", norm={self.norm!r}"
-        return f"Ball({center}, {radius}{clip}{norm})"
-
-    def project(self, points: Array) -> Array:
-        reach = self.radius[..., None] * self.units if isinstance(self.norm, LInf) else None
-        clip = (lambda near: near) if self.clip is None else self.clip.project
-        return into_ball(points, self.center, self.radius, self.norm.of, reach, clip)
-
-    def contains(self, points: Array) -> Array:
-        inside = self.norm.of(np.asarray(points, dtype=float) - self.center) <= self.radius
-        return inside if self.clip is None else inside & self.clip.contains(points)
-
-    def sample(self, count: int, rng: np.random.Generator) -> Array:
-        self.require_dimension()
-        direction, share = of_ball(count, rng, self.center.shape, self.norm.name, self.norm.bare.of)
-        direction = direction if self.plain else direction * self.units
-        return self.project(self.center + (self.radius * share)[..., None] * direction)
-
-
-def _in_words(array: Array) -> str:
-    shape = f" of shape {array.shape}" if array.ndim > 1 else ""
-    return point_in_words(array.ravel().tolist()) + shape
 
 
 def _freeze(region: Region, **arrays: Array) -> None:

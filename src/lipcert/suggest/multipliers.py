@@ -214,7 +214,9 @@ def kinked(network: Network, low: Sequence[Array], high: Sequence[Array]) -> Arr
     found = np.zeros(len(low[0]) if low else 0, dtype=bool)
     for layer, below, above in zip(network.layers, low, high, strict=False):
         for row, index in layer.neurons.groups if layer.neurons else ():
-            found |= row.jumps_inside(below[:, index], above[:, index]).any(axis=-1)
+            ends = np.nextafter(below[:, index], -np.inf), np.nextafter(above[:, index], np.inf)
+            for knot, inside in row.knots_inside(*ends) if row.row.kinks else ():
+                found |= (inside & (row.slope(knot, -1) != row.slope(knot, 1))).any(axis=-1)
     return found
 
 
