@@ -15,8 +15,8 @@ import pytest
 
 import lipcert as lc
 from lipcert.arguments.words import downward, upward
+from lipcert.questions.certify import METHODS
 from lipcert.questions.compare import Comparison, Row
-from lipcert.questions.names import METHODS
 from lipcert.questions.tables import Cell, Table
 from networks import random_network
 

@@ -19,12 +19,11 @@ from lipcert.importers import load
 from lipcert.importers.kernels import conv_stack
 from lipcert.importers.registry import register as register_activation
 from lipcert.kernel.hints import Linear, Lipschitz
-from lipcert.methods.auto import Auto
 from lipcert.methods.greedy import ClosedForm, Diagonal, Scalar
 from lipcert.methods.joint import Joint
 from lipcert.methods.lower import LowerBound, lower_bound
 from lipcert.methods.method import Greedy, Method, Stage
-from lipcert.methods.split import Split
+from lipcert.methods.split import Auto, Split
 from lipcert.model.activations import Activation, activation
 from lipcert.model.convolution import Convolution
 from lipcert.model.network import Network

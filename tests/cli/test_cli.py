@@ -16,7 +16,7 @@ from command import NETWORK, Command, Outcome, silent
 from lipcert.cli import main
 from lipcert.cli.methods import LADDER
 from lipcert.methods.method import Candidate, Method, Problem
-from lipcert.questions.names import OWN
+from lipcert.questions.certify import OWN
 from lipcert.show.wording import describe_network, describe_region, upward
 
 

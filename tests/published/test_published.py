@@ -21,10 +21,10 @@ from lipcert.published import NotApplicable, Published, SolverFailed, Trivial, e
 from lipcert.published.eclipse import Handover, acc, closed_form, fast, positive
 from lipcert.published.glipsdp import ACCURACY
 from lipcert.published.semidefinite import Inequality, Solution, solve, symmetric_sum
-from lipcert.questions.names import METHODS
+from lipcert.questions.certify import METHODS
 from lipcert.reproduce.cells import paper_center, paper_network
 from lipcert.reproduce.printed import Printed, paper_table
-from lipcert.runtime import machine as costs
+from lipcert.runtime import machine
 from networks import pairs, random_network, sampled_norms, sampled_quotients, spread
 
 GLOBAL: list[Published] = [pub.Trivial(), pub.SeqLip(), pub.AAO(), pub.LipDiff(steps=60), pub.GeoLIP(), pub.Eclipse()]
@@ -478,8 +478,8 @@ def test_what_does_not_fit_into_memory_has_the_product(
 ) -> None:
     network = random_network(11, (3, 30, 20, 2), "relu")
     product = lc.certify(network, method=Trivial()).bound
-    monkeypatch.setattr(costs, "_SMALL", 10)
-    monkeypatch.setattr(costs, "available_memory", lambda: 1000)
+    monkeypatch.setattr(machine, "_SMALL", 10)
+    monkeypatch.setattr(machine, "available_memory", lambda: 1000)
     found = lc.certify(network, region, method)
     assert (found.bound, found.verified, found.found_by) == (product, True, "Trivial")
     assert found.note.startswith("the product of norms, for all inputs: layer")

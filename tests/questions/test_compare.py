@@ -17,8 +17,8 @@ from command import Command
 from lipcert.methods.lower import LowerBound
 from lipcert.published import EclipseGenLocal, Published
 from lipcert.questions import compare as comparing
+from lipcert.questions.certify import METHODS, OWN, PUBLISHED
 from lipcert.questions.compare import Comparison, Row, compare, run
-from lipcert.questions.names import METHODS, OWN, PUBLISHED
 from lipcert.runtime.machine import within
 from networks import random_network
 

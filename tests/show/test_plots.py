@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import lipcert as lc
+from lipcert.questions.certify import METHODS, PUBLISHED
 from lipcert.questions.compare import Comparison, Row
-from lipcert.questions.names import METHODS, PUBLISHED
 from lipcert.show import plots
 from networks import random_network
 

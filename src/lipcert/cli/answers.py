@@ -163,8 +163,7 @@ def sweep(
 ) -> None:
     """Bound the Lipschitz constant of MODEL over balls of several radii.
 
-    Prints bound and lower bound for each radius, and draws them with --plot. Each radius starts from the multipliers of
-    the next larger one. --method is used for each radius.
+    Prints bound and lower bound for each radius, and draws them with --plot. --method is used for each radius.
 
     [bold]Example[/bold]
 

@@ -22,7 +22,7 @@ from lipcert.errors import CampaignStopped, InvalidInput, ProofFailed
 from lipcert.questions.campaign import Results, Summary, campaign, read_points, summarise
 from lipcert.questions.campaign.results import export as write
 from lipcert.questions.campaign.results import summary_table
-from lipcert.questions.names import OWN
+from lipcert.questions.certify import OWN
 
 
 @dataclass(frozen=True)

@@ -20,10 +20,9 @@ from lipcert.methods.split import Split
 from lipcert.model.network import Network
 from lipcert.model.regions import Ball, Everywhere, Region
 from lipcert.published import Trivial
-from lipcert.questions.certify import certify
+from lipcert.questions.certify import METHODS, certify
 from lipcert.questions.compare import Comparison
 from lipcert.questions.compare import compare as run_all
-from lipcert.questions.names import METHODS
 from lipcert.questions.tables import Cell, Table
 from lipcert.reproduce.cells import paper_center, paper_network
 from lipcert.show import plots

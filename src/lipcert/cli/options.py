@@ -25,7 +25,7 @@ from lipcert.methods.method import Method
 from lipcert.model.network import Network
 from lipcert.model.norms import L2, Norm
 from lipcert.model.regions import Ball, Box, Everywhere, Region
-from lipcert.questions.names import OWN
+from lipcert.questions.certify import OWN
 from lipcert.runtime.clock import Clock, timed
 from lipcert.show import plots
 

@@ -12,7 +12,7 @@ import typer
 from lipcert.cli import options
 from lipcert.cli.options import option
 from lipcert.errors import ProofFailed
-from lipcert.questions.names import METHODS
+from lipcert.questions.certify import METHODS
 from lipcert.show.report import write
 
 

@@ -14,13 +14,12 @@ import typer
 
 from lipcert.errors import InvalidInput, UnreadableModel
 from lipcert.importers.arrays import stored
-from lipcert.methods.auto import Auto
 from lipcert.methods.joint import Joint
 from lipcert.methods.method import Method
-from lipcert.methods.split import Split
+from lipcert.methods.split import Auto, Split
 from lipcert.model.arrays import Array
 from lipcert.model.norms import NORMS, Norm
-from lipcert.questions.names import OWN
+from lipcert.questions.certify import OWN
 
 Number = TypeVar("Number", int, float)
 

@@ -73,7 +73,7 @@ def lipschitz_fact(
             if isinstance(pieces, Cover):
                 bound = min(bound, pieces.bound_of(target, place, inner.norms))
             else:
-                bound = min(bound, prove_tree(target, place, pieces, sweeps, inner.norms))
+                bound = min(bound, prove_tree(target, place, pieces, sweeps, inner.norms, remembered))
         if curved is not None:
             if replace(inner, inputs=None) != Part((0, target.depth)):
                 raise ProofFailed("hints to second order are about a whole network in ℓ2 norms")

@@ -19,10 +19,10 @@ from lipcert.kernel.facts import LayerReport
 from lipcert.kernel.fourier import Torus, sparing, torus_of
 from lipcert.kernel.hints import Hints, Interval
 from lipcert.kernel.neuron_bounds import all_slopes
-from lipcert.methods.auto import Auto
 from lipcert.methods.greedy import ClosedForm, Scalar
 from lipcert.methods.joint import STILL, Joint, follow, level
 from lipcert.methods.method import Candidate, Method
+from lipcert.methods.split import Auto
 from lipcert.model.arrays import Array, dense
 from lipcert.model.network import Network
 from lipcert.runtime.clock import OutOfTime, clock

@@ -173,15 +173,13 @@ def smaller(ahead: Weight) -> Weight:
 class MethodGuide(Guide):
     """Asks a method for the multipliers of each layer.
 
-    ``axes`` are those of the first ellipsoid, if known; ``name`` is shown as progress. A ``hurried`` pass stops when
-    time is up.
+    ``axes`` are those of the first ellipsoid, if known; ``name`` is shown as progress.
     """
 
     choose: Callable[[View], Array]
     enclosures: tuple[Enclosure, ...]
     axes: Array | None = None
     name: str = "pass"
-    hurried: bool = False
 
     def start(
         self, network: Network, domain: Domain | None, norms: Norms, moving: int, known: Sequence[Interval]
@@ -203,10 +201,7 @@ class MethodGuide(Guide):
         return suggested_lines(neurons, interval, tilts[which])
 
     def room(self, index: int, size: int, open_: int, ahead: int) -> None:
-        now = clock()
-        if self.hurried:
-            now.check()
-        now.say(f"{self.name}, layer {index + 1}: {size} neurons to carry, {open_} open slopes")
+        clock().say(f"{self.name}, layer {index + 1}: {size} neurons to carry, {open_} open slopes")
         require_memory(size, index + 1, open_, ahead)
 
 
@@ -261,11 +256,11 @@ class Problem:
     start: Array | None = None
     whole: Whole | None = None
 
-    def sweep(self, choose: Callable[[Stage], Array], name: str = "pass", hurried: bool = False) -> Candidate:
-        """A proved pass that asks ``choose`` for the multipliers of each layer; if ``hurried``, time may end it."""
-        return self.guided(one_by_one(choose), name, hurried)
+    def sweep(self, choose: Callable[[Stage], Array], name: str = "pass") -> Candidate:
+        """A proved pass that asks ``choose`` for the multipliers of each layer."""
+        return self.guided(one_by_one(choose), name)
 
-    def guided(self, choose: Callable[[View], Array], name: str = "pass", hurried: bool = False) -> Candidate:
+    def guided(self, choose: Callable[[View], Array], name: str = "pass") -> Candidate:
         """The same with a choice for stacks of regions.
 
         For ℓ∞ inputs the first ellipsoid surrounds a cube. It gives poor intervals on a region that is no box, so these
@@ -273,9 +268,9 @@ class Problem:
         """
         early = self.norms.input.name == "linf" and self.known is None
         if early and self.region.bounded and not is_box(self.region):
-            before = replace(self, norms=PLAIN, start=None).guided(choose, name, hurried)
-            return self.knowing(before).guided(choose, name, hurried)
-        guide = MethodGuide(choose, self.enclosures, self.start, name, hurried)
+            before = replace(self, norms=PLAIN, start=None).guided(choose, name)
+            return self.knowing(before).guided(choose, name)
+        guide = MethodGuide(choose, self.enclosures, self.start, name)
         if self.whole is not None:
             sweep, hints = ask(self.whole.network, self.region, guide, self.whole.sweeps, self.whole.part)
         elif self.known is None or self.history:
@@ -288,9 +283,9 @@ class Problem:
         sweeps = (*self.history, hints)
         return Candidate(float(sweep.bounds[0]), sweep.reports(0), sweeps, kept=kept, notes=repairs(sweep))
 
-    def knowing(self, candidate: Candidate, *enclosures: Enclosure) -> Problem:
-        """The same problem with the intervals of a candidate known, to be tightened by the given enclosures."""
-        return replace(self, enclosures=enclosures, known=candidate.intervals, history=candidate.sweeps)
+    def knowing(self, candidate: Candidate) -> Problem:
+        """The same problem with the intervals of a candidate, which are not tightened."""
+        return replace(self, enclosures=(), known=candidate.intervals, history=candidate.sweeps)
 
     def restrict(self, part: Part, whole: Candidate) -> Problem:
         """The problem of a part of the network, with the intervals found for the whole."""

@@ -64,6 +64,8 @@ _ATTAINED = 1.0 - 1e-6
 """A box is done when a point of it attains this share of its bound."""
 _SAMPLES = 2000
 """Points at which several values are first looked at."""
+_JOINT = 0.5
+"""Share of the time that Joint gets if Split comes after it."""
 Reached = Callable[[Array], Array]
 """The values that are attained at points (count, inputs), (count, rows)."""
 
@@ -148,6 +150,44 @@ class Split(Anytime):
         yield found
         if interrupt is not None:
             raise interrupt
+
+
+@dataclass(frozen=True)
+class Auto(Anytime):
+    """The best bound that fits into a time: ClosedForm at once, then Joint and Split while time is left.
+
+    Networks with smooth slopes and many inputs also get a second-order bound over a ball, after Joint.
+
+    It ends early if neither another method nor more pieces are expected to help. ``found_by`` of the certificate says
+    which method found the bound.
+
+    Parameters
+    ----------
+    seconds
+        How long it may take, proof included; the first bound is computed however long it takes.
+    pieces
+        Pieces that Split may cut the region into, about; None is no limit. With ``seconds=inf`` what is found does not
+        depend on the machine.
+    """
+
+    seconds: float = 10.0
+    pieces: int | None = None
+
+    def candidates(self, problem: Problem, start: Candidate) -> Iterator[Candidate]:
+        """The candidates of one method after the other, while there is time."""
+        best, now = start, clock()
+        few = can_cut(problem) and problem.network.inputs <= FEW_INPUTS
+        pieces = few and affordable(problem, 1.0 - _JOINT)
+        with now.sharing(_JOINT * now.left if pieces else np.inf):
+            for candidate in Joint().candidates(problem, start):
+                yield candidate
+                best = min(best, candidate, key=lambda found: found.bound)
+        if problem.network.inputs > MOST_INPUTS and suits(problem, best):
+            for candidate in improved(problem, best):
+                yield candidate
+                return  # pieces of many inputs hardly bend less
+        if can_cut(problem):
+            yield from Split(pieces=self.pieces).refined(problem, best, impatient=True)
 
 
 @contextmanager

@@ -4,26 +4,27 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
-from itertools import chain, islice, pairwise
+from itertools import chain, pairwise
+from typing import Any, Final
 
 import numpy as np
 
+from lipcert import published
 from lipcert.answers.certificate import Certificate
 from lipcert.arguments.numbers import indices
 from lipcert.errors import Interrupted, InvalidInput, ProofFailed
 from lipcert.kernel.checker import Proved, lipschitz_fact, lipschitz_facts
 from lipcert.kernel.hints import BOTH, Enclosure, Part
-from lipcert.methods.auto import Auto
 from lipcert.methods.fourier import FourierSearch
-from lipcert.methods.greedy import ClosedForm
+from lipcert.methods.greedy import ClosedForm, Diagonal, Scalar
 from lipcert.methods.joint import Anytime, Joint
 from lipcert.methods.lower import jacobian_norms
 from lipcert.methods.method import Candidate, Greedy, Method, MethodGuide, Problem
-from lipcert.methods.split import Split, affordable, can_cut
+from lipcert.methods.split import Auto, Split, affordable, can_cut
 from lipcert.model.arrays import Array
 from lipcert.model.convolution import Convolution
 from lipcert.model.network import Network, network_in
@@ -31,7 +32,6 @@ from lipcert.model.norms import Norm, Norms, norm_in
 from lipcert.model.regions import Ball, Everywhere, Region
 from lipcert.published.base import Published
 from lipcert.published.norms import Trivial
-from lipcert.questions.names import method_of
 from lipcert.runtime.clock import OutOfTime, Progress, checked_seconds, clock, timed
 from lipcert.runtime.machine import NoRoom, require_memory, suited_to
 
@@ -46,6 +46,42 @@ _NEAR = 0.1
 skips the product of norms can be below that of the rows: 0.88 of it in the tests."""
 _POINTS = 32
 """Points at which the Jacobian of the whole network is computed before its bound is tried for a part."""
+
+
+PUBLISHED: Final[Mapping[str, Callable[[], Method]]] = {
+    "trivial": published.Trivial,
+    "seqlip": published.SeqLip,
+    "aao": published.AAO,
+    "lipdiff": published.LipDiff,
+    "geolip": published.GeoLIP,
+    "lipsdp-layer": lambda: published.LipSDP("layer"),
+    "lipsdp-layer-split": lambda: published.LipSDP("layer", split=10),
+    "lipsdp-neuron": lambda: published.LipSDP("neuron"),
+    "lipsdp-neuron-split": lambda: published.LipSDP("neuron", split=10),
+    "glipsdp": published.GLipSDP,
+    "eclipse-fast": published.EclipseFast,
+    "eclipse": published.Eclipse,
+    "eclipse-gen-cf": lambda: published.EclipseGen("CF"),
+    "eclipse-gen-fast": lambda: published.EclipseGen("Fast"),
+    "eclipse-gen-acc": lambda: published.EclipseGen("Acc"),
+    "eclipse-gen-local-cf": lambda: published.EclipseGenLocal("CF"),
+    "eclipse-gen-local-fast": lambda: published.EclipseGenLocal("Fast"),
+    "eclipse-gen-local-acc": lambda: published.EclipseGenLocal("Acc"),
+    "jacobian-box": published.JacobianBox,
+}
+"""The methods of the literature."""
+
+OWN: Final[Mapping[str, Callable[[], Method]]] = {
+    "closed-form": ClosedForm,
+    "scalar": Scalar,
+    "diagonal": Diagonal,
+    "joint": Joint,
+    "auto": Auto,
+    "split": Split,
+}
+"""The methods of lipcert."""
+
+METHODS: Final = {**PUBLISHED, **OWN}
 
 
 def certify(
@@ -302,17 +338,14 @@ def candidates(problem: Problem, part: Part, method: Anytime) -> Iterator[tuple[
     network is tried for the part. Only whole networks are split. So a method that splits spends half of its time on the
     whole network, unless the Jacobian at some point shows that its bound would be too large.
     """
-    whole, now = _closed_form(problem), clock()
+    whole, now = method.proposed(problem), clock()
     if part.is_whole(problem.network):
         yield whole, whole
         for found in method.candidates(problem, whole):
             yield found, found
         return
-    yield whole, _closed_form(problem.restrict(part, whole))
-    for found in islice(Joint().candidates(problem, whole), 2):
-        whole = found
     piece = problem.restrict(part, whole)
-    first = _closed_form(piece)
+    first = method.proposed(piece)
     yield whole, first
     least = first.bound
     cuts = is_bounded_by_whole(part, problem) and isinstance(method, (Auto, Split))
@@ -330,10 +363,6 @@ def candidates(problem: Problem, part: Part, method: Anytime) -> Iterator[tuple[
             yield found, found
 
 
-def _closed_form(problem: Problem) -> Candidate:
-    return replace(ClosedForm().solve(problem), found_by="ClosedForm")
-
-
 def _best(
     pairs: Iterator[tuple[Candidate, Candidate]],
     issue: Callable[[Candidate, Candidate], Certificate],
@@ -349,7 +378,7 @@ def _best(
     best: Certificate | None = None
     interrupt: KeyboardInterrupt | None = None
     failure = ProofFailed(f"{method} found no finite bound; try a smaller region or another method")
-    kept: dict[tuple[bool, str], tuple[Candidate, Candidate]] = {}  # the best of each method, of the whole and the part
+    kept: list[tuple[Candidate, Candidate]] = []
     try:
         with explained(method):
             first = next(pairs)
@@ -357,17 +386,14 @@ def _best(
                 best = issue(*first)
             now.sweep = time.perf_counter() - started
             with now.keeping(now.sweep if reserve else 0.0):
-                for whole, found in pairs:
-                    key = found is whole, found.found_by
-                    if key not in kept or found.bound <= kept[key][1].bound:
-                        kept[key] = whole, found
+                kept.extend(pairs)
     except OutOfTime:
         now.say("time is up")
     except ProofFailed as error:
         failure = error
     except KeyboardInterrupt as error:
         interrupt = error
-    several = sorted(kept.values(), key=lambda pair: pair[1].bound)
+    several = sorted(kept, key=lambda pair: pair[1].bound)
     for whole, candidate in several:
         try:
             if best is None or candidate.bound < best.bound:
@@ -415,7 +441,7 @@ def issued(
         tree = None if cover is None else cover.tree()
         if tree is not None and len(tree.layer) <= _SMALL and max(network.sizes) <= _SMALL:
             with suppress(ProofFailed):  # where terms cancel, pieces in other batches may round to another bound
-                again = lipschitz_fact(network, region, part, whole.sweeps, rest, tree, curved)
+                again = lipschitz_fact(network, region, part, whole.sweeps, rest, tree, curved, remembered=True)
                 fact = max(fact, again, key=lambda one: one.bound)
         found = Certificate.of(Proved(fact, whole.sweeps, rest, candidate.layers), method)
         found = replace(found, tree=tree, curved=curved)
@@ -435,6 +461,30 @@ def _witness(candidate: Candidate, part: Part, otherwise: Array | None = None) -
         return candidate.witness
     units = part.norms.input.units(len(candidate.witness))
     return candidate.witness if units is None else candidate.witness * units
+
+
+def method_of(method: Any, argument: str = "method") -> Method:
+    """A method: the value itself, or the method of that name with default options. Case and dashes do not matter.
+
+    Examples
+    --------
+    >>> method_of("closed-form"), method_of("ClosedForm")
+    (ClosedForm(), ClosedForm())
+    """
+    if isinstance(method, Method):
+        return method
+    if isinstance(method, str):
+        known = {_squeezed(key): make for key, make in METHODS.items()}
+        if _squeezed(method) in known:
+            return known[_squeezed(method)]()
+        raise InvalidInput(f"{argument}: {method!r} is unknown; known are {', '.join(METHODS)}")
+    if isinstance(method, type) and issubclass(method, Method):
+        raise InvalidInput(f"{argument} must be a value, not a class; write {method.__name__}()")
+    raise InvalidInput(f"{argument} must be a value such as Scalar(), or a name such as 'scalar'; got {method!r}")
+
+
+def _squeezed(text: str) -> str:
+    return "".join(c for c in text.lower() if c.isalnum())
 
 
 def question(

@@ -18,8 +18,7 @@ from lipcert.model.network import Network
 from lipcert.model.regions import Everywhere, Region
 from lipcert.published import NotApplicable, Trivial
 from lipcert.published.base import Published
-from lipcert.questions.certify import certify, explained, issued, question
-from lipcert.questions.names import METHODS, method_of
+from lipcert.questions.certify import METHODS, certify, explained, issued, method_of, question
 from lipcert.questions.tables import Cell, Table
 from lipcert.runtime.clock import Progress, timed
 from lipcert.runtime.machine import Unguarded, suited_to, within

@@ -12,11 +12,10 @@ import numpy as np
 from lipcert.errors import InvalidInput, ProofFailed
 from lipcert.kernel.hints import BOTH, Enclosure, Linear
 from lipcert.kernel.outputs import OutputBounds, outputs_asked, outputs_hinted
-from lipcert.methods.auto import Auto
 from lipcert.methods.greedy import ClosedForm
 from lipcert.methods.joint import Joint
 from lipcert.methods.method import Greedy, Method, MethodGuide, Problem
-from lipcert.methods.split import Split
+from lipcert.methods.split import Auto, Split
 from lipcert.model.network import Network
 from lipcert.model.regions import Region
 from lipcert.questions.certify import explained, question

@@ -29,8 +29,8 @@ from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 from lipcert.model.norms import PLAIN, Norm, norm_in
 from lipcert.model.regions import Ball, Everywhere
+from lipcert.questions.certify import method_of
 from lipcert.questions.classifiers import classifier
-from lipcert.questions.names import method_of
 from lipcert.questions.prove_outputs import prove_outputs_many
 from lipcert.runtime.clock import OutOfTime, Progress, clock, timed
 from lipcert.runtime.machine import enclosing_seconds, suited_to

@@ -16,11 +16,10 @@ from lipcert.kernel.dual_bound import DualHints
 from lipcert.kernel.hints import BOTH, Enclosure
 from lipcert.kernel.outputs import OutputBounds
 from lipcert.kernel.piece_bounds import OutputRows
-from lipcert.methods.auto import Auto
 from lipcert.methods.dual import DualSearch, affordable
 from lipcert.methods.method import Method
 from lipcert.methods.quadratic import lowest
-from lipcert.methods.split import FEW_INPUTS, VANISHING, RowSearch, attained, covering, output_values
+from lipcert.methods.split import FEW_INPUTS, VANISHING, Auto, RowSearch, attained, covering, output_values
 from lipcert.model.network import Network, network_in
 from lipcert.model.regions import Ball, Region
 from lipcert.questions.certify import question

@@ -18,10 +18,9 @@ from lipcert.kernel.hints import BOTH, Enclosure, Part
 from lipcert.kernel.outputs import Group, OutputBounds, pair_bound
 from lipcert.kernel.piece_bounds import JacobianEntries
 from lipcert.kernel.taylor import curved
-from lipcert.methods.auto import Auto
 from lipcert.methods.greedy import ClosedForm
 from lipcert.methods.method import Method, Problem
-from lipcert.methods.split import FEW_INPUTS, VANISHING, RowSearch, attained, covering, entry_sizes
+from lipcert.methods.split import FEW_INPUTS, VANISHING, Auto, RowSearch, attained, covering, entry_sizes
 from lipcert.model.network import Network, network_in
 from lipcert.model.regions import Everywhere, Region
 from lipcert.questions.certify import question

@@ -1,9 +1,9 @@
-"""Bounds over balls of several radii, each warm-started from the next larger one."""
+"""Bounds over balls of several radii, from the largest to the smallest."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,17 +12,14 @@ import numpy as np
 from lipcert.answers.certificate import Certificate
 from lipcert.arguments.numbers import numbers
 from lipcert.errors import Interrupted, InvalidInput
-from lipcert.methods.auto import Auto
-from lipcert.methods.joint import WARM_MU, Anytime, Joint, repeated
+from lipcert.methods.joint import Joint
 from lipcert.methods.lower import lower_bound
-from lipcert.methods.method import Candidate, Method, Problem
-from lipcert.methods.split import Split
+from lipcert.methods.method import Method
 from lipcert.model.network import Network
 from lipcert.model.norms import Norm, norm_in
 from lipcert.model.regions import Ball
 from lipcert.published import Trivial
-from lipcert.questions.certify import certify
-from lipcert.questions.names import method_of
+from lipcert.questions.certify import certify, method_of
 from lipcert.runtime.clock import Progress, timed
 
 _LEAST = 1e-3
@@ -67,8 +64,7 @@ def sweep(
 ) -> tuple[SweepRow, ...]:
     """Bound the Lipschitz constant over balls of several radii.
 
-    The largest radius comes first. Its multipliers are feasible for smaller radii too, because slope ranges shrink with
-    the region, so each radius starts from the multipliers of the one before. The bound never grows as the radius falls.
+    The largest radius comes first. A bound also holds for smaller balls, so it never grows as the radius falls.
 
     Parameters
     ----------
@@ -124,11 +120,10 @@ def sweep(
             with timed(max(now.left, _LEAST) / (sizes.size - len(rows))) as mine:
                 try:
                     with mine.keeping(_SHARE * mine.left if below and np.isfinite(mine.left) else 0.0):
-                        certificate = certify(network, ball, _warmed(chosen, larger), **ends)
+                        certificate = certify(network, ball, chosen, **ends)
                     least = lower_bound(network, ball, **ends).value if below else 0.0
                 except KeyboardInterrupt as interrupt:
                     raise Interrupted(tuple(rows) or None) from interrupt
-            certificate = replace(certificate, method=chosen)
             if larger is not None and larger.bound < certificate.bound:
                 certificate = larger.certificate  # a bound over a larger ball also holds here
             took = time.perf_counter() - started
@@ -138,28 +133,3 @@ def sweep(
     lowers = np.maximum.accumulate([row.lower for row in reversed(rows)])[::-1]
     rows = [replace(row, lower=float(below)) for row, below in zip(rows, lowers, strict=True)]
     return tuple(rows[falling.index(index)] for index in range(sizes.size))
-
-
-def _warmed(method: Method, larger: SweepRow | None) -> Method:
-    """The method, starting from the multipliers of a larger ball if it can."""
-    if larger is None or not larger.certificate.layers or not isinstance(method, (Joint, Auto)):
-        return method
-    return _Warm(method, Candidate(larger.bound, larger.certificate.layers, larger.certificate.sweeps))
-
-
-@dataclass(frozen=True, eq=False)
-class _Warm(Anytime):
-    method: Joint | Auto
-    larger: Candidate
-
-    @property
-    def seconds(self) -> float | None:  # type: ignore[override]
-        return self.method.seconds
-
-    def candidates(self, problem: Problem, start: Candidate) -> Iterator[Candidate]:
-        warm = problem.sweep(repeated(self.larger), "warm", hurried=True)
-        for candidate in Joint().improved(problem, warm, WARM_MU):
-            yield candidate
-            warm = candidate
-        if isinstance(self.method, Auto) and problem.region.bounded:
-            yield from Split(pieces=self.method.pieces).refined(problem, warm, impatient=True)

@@ -11,16 +11,15 @@ from typing import Any, Final
 
 import numpy as np
 
-from lipcert.methods.auto import Auto
 from lipcert.methods.lower import lower_bound
+from lipcert.methods.split import Auto
 from lipcert.model.activations import activation
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 from lipcert.model.regions import Ball
 from lipcert.published import Published
-from lipcert.questions.certify import certify
+from lipcert.questions.certify import METHODS, OWN, certify
 from lipcert.questions.compare import Row
-from lipcert.questions.names import METHODS, OWN
 
 TABLES: Final = (0.8, 2.5)
 """Spectral norms of the weights in Tables 1 and 2."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from lipcert.files.whole import write_whole
 from lipcert.model.arrays import Array
-from lipcert.questions.names import OWN
+from lipcert.questions.certify import OWN
 from lipcert.questions.tables import Cell, Table
 from lipcert.reproduce.cells import STUDIES, origin
 from lipcert.reproduce.mnist import PAPER_METHOD, RULES, Sample, Study

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from lipcert.questions.names import PUBLISHED
+from lipcert.questions.certify import PUBLISHED
 from lipcert.reproduce.cells import AUTODIFF, LOWER, REFERENCES, STUDIES, origin
 from lipcert.reproduce.mnist import PAPER_METHOD, Sample, Study
 from lipcert.reproduce.printed import PAPER_RADII

@@ -17,8 +17,7 @@ from lipcert.model.network import Layer, Network
 from lipcert.model.regions import Ball
 from lipcert.published import Published, Trivial
 from lipcert.questions.attacks import attack
-from lipcert.questions.certify import certify
-from lipcert.questions.names import METHODS
+from lipcert.questions.certify import METHODS, certify
 from lipcert.questions.radius import certified_radius
 from lipcert.reproduce.classifiers import Classifier, Images
 from lipcert.reproduce.printed import PAPER_RADII

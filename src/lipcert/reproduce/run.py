@@ -16,7 +16,7 @@ from typing import Any, Final
 from lipcert import __version__
 from lipcert.errors import InvalidInput, UnreadableResults
 from lipcert.files.whole import write_whole
-from lipcert.questions.names import METHODS
+from lipcert.questions.certify import METHODS
 from lipcert.reproduce import documents, figures, mnist, tables
 from lipcert.reproduce.cells import STUDIES
 from lipcert.reproduce.classifiers import Images, classifiers, read_images, require_torch
@@ -57,7 +57,7 @@ def reproduce(
     quick
         A part that takes minutes.
     methods
-        Names from ``lipcert.questions.names.METHODS``; default those that the paper has in the section, and lipcert's.
+        Names as on the command line; default those that the paper has in the section, and lipcert's.
     timeout
         Seconds for each method in each cell; default 600, and 20 for a quick run.
     data

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from lipcert import __version__
-from lipcert.methods.auto import Auto
+from lipcert.methods.split import Auto
+from lipcert.questions.certify import OWN
 from lipcert.questions.compare import supervised
-from lipcert.questions.names import OWN
 from lipcert.reproduce.cells import AUTODIFF, LOWER, REFERENCES, STUDIES, Cell, measure
 from lipcert.reproduce.printed import Printed, agrees, paper_table
 from lipcert.reproduce.store import Key, Store

@@ -17,8 +17,8 @@ from lipcert.errors import InvalidInput
 from lipcert.files.whole import write_whole
 from lipcert.model.network import Network
 from lipcert.questions.campaign import Row
+from lipcert.questions.certify import PUBLISHED
 from lipcert.questions.compare import Comparison
-from lipcert.questions.names import PUBLISHED
 from lipcert.questions.sweep import SweepRow
 
 _COLOURS: Final = ("#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#8c564b", "#e377c2", "#7f7f7f", "#bcbd22", "#17becf")

@@ -27,8 +27,8 @@ from lipcert.questions.campaign.data import Points
 from lipcert.questions.campaign.results import Results
 from lipcert.questions.campaign.store import Store
 from lipcert.questions.campaign.work import Answer, Question, Task, prepare, work
+from lipcert.questions.certify import method_of
 from lipcert.questions.classifiers import classifier
-from lipcert.questions.names import method_of
 from lipcert.questions.radius import Rules
 from lipcert.runtime.clock import Progress, checked_seconds, clock, silent, timed
 from lipcert.runtime.machine import refuse_import, within
