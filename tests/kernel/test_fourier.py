@@ -237,9 +237,9 @@ def test_a_frequency_that_is_no_number_is_not_passed_over(monkeypatch: pytest.Mo
     network = stack(STACKS["same"])
     hints, calls = hints_of(network), [0]
 
-    def garbled(matrix: Array) -> Array:
+    def garbled(matrix: Array, guess: Array | None) -> Array:
         calls[0] += 1
-        return np.full(len(matrix), np.nan) if calls[0] == 2 else largest_eigenvalue_above(matrix)
+        return np.full(len(matrix), np.nan) if calls[0] == 2 else largest_eigenvalue_above(matrix, guess)
 
     monkeypatch.setattr(fourier, "_portions", lambda *_: [slice(0, 5), slice(5, 9), slice(9, None)])
     monkeypatch.setattr(fourier, "largest_eigenvalue_above", garbled)
@@ -378,14 +378,12 @@ def test_the_first_bound_takes_what_it_takes(method: lc.Joint) -> None:
 
 SHAPES: dict[str, dict[str, Any]] = {
     "plain": {},
-    "one axis": {"axes": 1},
     "strides": {"stride": [2, 1, 2], "padding": 1},
     "even windows": {"window": 4, "padding": 1},
     "dilated": {"dilation": 2, "axes": 1},
     "groups": {"groups": 2, "channels": [2, 4, 4, 2]},
     "circular": {"circular": True, "axes": 1},
-    "gelu": {"activation": "gelu"},
-    "leaky": {"activation": "leaky_relu", "axes": 1},
+    "gelu": {"activation": "gelu", "axes": 1},
     "one place": {"window": 1},
 }
 
@@ -402,55 +400,58 @@ def shaped(name: str, image: int) -> lc.Network:
     return lc.conv_stack(kernels, [image * stretch] * axes, **asked)
 
 
+def torus(network: lc.Network) -> Torus:
+    found = torus_of(network)
+    assert found is not None
+    return found
+
+
 def multipliers(network: lc.Network, torus: Torus) -> Hints:
     """Those of the closed form at the frequencies of a torus."""
     return FourierChain(network, torus, torus.slopes).greedy(closed_form).hints
 
 
 @pytest.fixture
-def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Few frequencies, so that much depends on what is said of those between."""
-    monkeypatch.setattr(fourier, "_LOSS", 1.5)
+def always(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A grid for small images too, of few frequencies, so that much depends on what is said of those between."""
+    for name, value in (("_MUCH", 0.0), ("_FEWER", 0), ("_LOSS", 1.5)):
+        monkeypatch.setattr(fourier, name, value)
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_no_size_is_above(name: str, coarse: None) -> None:
+def test_no_size_is_above(name: str, always: None) -> None:
     network = shaped(name, 8)
-    torus = torus_of(network)
-    assert torus is not None
-    hints = multipliers(network, grid := fourier.on_grid(torus))
+    grid = fourier.sparing(torus(network))
+    assert grid.gain > 1.0
+    hints = multipliers(network, grid)
     bound = stack_bound(grid, hints.multipliers, hints.exponents)
     for image in (5, 6, 7, 9, 12, 17, 31):
-        torus = torus_of(shaped(name, image))
-        assert torus is not None
-        assert stack_bound(torus, hints.multipliers, hints.exponents) <= bound
+        assert stack_bound(torus(shaped(name, image)), hints.multipliers, hints.exponents) <= bound
 
 
 @pytest.mark.parametrize("mistake", ["none", "slopes", "gain", "degree"])
-def test_mistakes_would_be_seen(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mistakes_would_be_seen(mistake: str, always: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """The symbol 2i·sin θ is largest in the middle between two of six points, where all that is added is needed."""
     monkeypatch.setattr(fourier, "_LOSS", 0.488)
     network = lc.conv_stack([np.array([[[1.0, 0.0, -1.0]]])] * 2, (39,))
-    torus = torus_of(network)
-    assert torus is not None
-    assert torus.sizes == ((40,),) * 3
-    right = fourier.on_grid(torus)
-    assert right.sizes == ((6,),) * 3
+    every = torus(network)
+    right = fourier.sparing(every)
+    assert (every.sizes, right.sizes) == (((40,),) * 3, ((6,),) * 3)
     hints = multipliers(network, right)
     wrong = {
         "none": right,
-        "slopes": replace(right, slopes=torus.slopes),
+        "slopes": replace(right, slopes=every.slopes),
         "gain": replace(right, gain=1.0),
-        "degree": replace(right, gain=1.0 / np.cos(np.pi / 12), slopes=torus.slopes),
+        "degree": replace(right, gain=1.0 / np.cos(np.pi / 12), slopes=every.slopes),
     }[mistake]
-    truth, found = (stack_bound(one, hints.multipliers, hints.exponents) for one in (torus, wrong))
+    truth, found = (stack_bound(one, hints.multipliers, hints.exponents) for one in (every, wrong))
     assert (found < truth) == (mistake != "none")
     assert found < 1.001 * truth
 
 
 @pytest.mark.parametrize("way", [lc.ClosedForm(), lc.Joint()])
 def test_a_grid_is_enough_for_a_very_large_image(way: lc.Method, monkeypatch: pytest.MonkeyPatch) -> None:
-    network = shaped("one axis", 700)
+    network = shaped("dilated", 700)
     plain = lc.certify(network, None, way).bound
     monkeypatch.setattr(fourier, "_MUCH", 0.0)
     spared = lc.certify(network, None, way)
@@ -458,15 +459,14 @@ def test_a_grid_is_enough_for_a_very_large_image(way: lc.Method, monkeypatch: py
     assert lc.verify(network, spared) == pytest.approx(spared.bound)
 
 
-@pytest.mark.parametrize("name", ["circular", "leaky", "one axis"])
-def test_it_is_not_where_little_is_spared_or_much_is_lost(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Few frequencies; slopes that would have to be widened; work that is not much."""
-    monkeypatch.setattr(fourier, "_MUCH", 0.0 if name != "one axis" else 1e11)
-    network = shaped("circular", 40) if name == "circular" else shaped("one axis", 700)
-    if name == "leaky":
-        rng = np.random.default_rng(5)
-        kernels = [rng.standard_normal((2, 2, 3)) for _ in range(3)]
-        network = lc.conv_stack(kernels, (700,), "leaky_relu", circular=True)
-    torus = torus_of(network)
-    assert torus is not None
-    assert fourier.sparing(torus) is torus
+def test_it_is_not_where_little_is_spared_or_much_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Work that is not much; few frequencies; slopes that would have to be widened."""
+    large = torus(shaped("circular", 700))
+    assert fourier.sparing(large) is large
+    monkeypatch.setattr(fourier, "_MUCH", 0.0)
+    small = torus(shaped("circular", 40))
+    assert fourier.sparing(small) is small
+    slopes = tuple((alpha + 0.01, beta) for alpha, beta in large.slopes)
+    leaky = replace(large, slopes=slopes)
+    assert fourier.sparing(leaky) is leaky
+    assert fourier.sparing(large) is not large

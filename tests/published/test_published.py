@@ -147,7 +147,7 @@ def test_one_layer_and_sparse_and_still_networks() -> None:
         exact = np.linalg.norm(np.abs(matrix).sum(axis=1)) if method == pub.GeoLIP() else np.linalg.norm(matrix, 2)
         assert method.value(single) == pytest.approx(exact, rel=1e-6), method
         assert method.value(thin) == pytest.approx(method.value(dense), rel=1e-6), method
-        assert method.value(still) == 0.0, method
+        assert method.value(still) < 1e-140, method  # what underflow is charged
         assert lc.certify(still, method=method).bound <= 1e-100, method
 
 
