@@ -137,6 +137,30 @@ def check_chain(shapes: Sequence[tuple[int, int]]) -> None:
             )
 
 
+def layers(weights: Any, biases: Any, convolution: type) -> tuple[list[Any], list[Array]]:
+    """Weights that can follow each other, and a bias for each; convolutions are left as they are."""
+    matrices: list[Any] = [
+        w if isinstance(w, convolution) else matrix(f"weight of layer {i}", w)
+        for i, w in enumerate(listed("weights", weights), 1)
+    ]
+    check_chain([w.shape for w in matrices])
+    offsets = [None] * len(matrices) if biases is None else listed("biases", biases)
+    if len(offsets) != len(matrices):
+        raise InvalidInput(f"biases has {len(offsets)} entries for {len(matrices)} layers")
+    pairs = enumerate(zip(offsets, matrices, strict=True), 1)
+    return matrices, [vector(f"bias of layer {i}", b, w.shape[0]) for i, (b, w) in pairs]
+
+
+def hidden(spec: Any, depth: int, single: tuple[type, ...]) -> list[Any]:
+    """What stands for the activations of the hidden layers, and perhaps of the output; one of ``single`` for all."""
+    if isinstance(spec, single):
+        return [spec] * (depth - 1)
+    specs = listed("activation", spec)
+    if len(specs) not in (depth - 1, depth):
+        raise InvalidInput(f"activation must be one name, or {depth - 1} entries for {depth} layers; got {len(specs)}")
+    return specs
+
+
 def flattened(name: str, point: Array, inputs: int, shape: tuple[int, ...] | None) -> Array:
     """A point, or several, of shape (..., inputs).
 

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy import sparse
 
-from lipcert.arguments.numbers import check_chain, flattened, indices, listed, matrix, scaled, vector
+from lipcert.arguments.numbers import flattened, hidden, indices, layers, listed, scaled
 from lipcert.arguments.words import sizes_in_words
 from lipcert.errors import InvalidInput
 from lipcert.model.activations import Activation, activation
@@ -166,17 +166,8 @@ class Network:
         >>> Network.from_weights([[[1.0, -1.0], [0.5, 2.0]], [[1.0, 1.0]]], activation="tanh").sizes
         (2, 2, 1)
         """
-        matrices = [
-            w if isinstance(w, Convolution) else matrix(f"weight of layer {i}", w)
-            for i, w in enumerate(listed("weights", weights), 1)
-        ]
-        check_chain([w.shape for w in matrices])
-        offsets = [None] * len(matrices) if biases is None else listed("biases", biases)
-        if len(offsets) != len(matrices):
-            raise InvalidInput(f"biases has {len(offsets)} entries for {len(matrices)} layers")
-        pairs = enumerate(zip(offsets, matrices, strict=True), 1)
-        vectors = [vector(f"bias of layer {i}", b, w.shape[0]) for i, (b, w) in pairs]
-        specs = _specs(activation, len(matrices))
+        matrices, vectors = layers(weights, biases, Convolution)
+        specs = hidden(activation, len(matrices), (str, Activation, Neurons))
         if len(specs) == len(matrices):  # the output has an activation: a further identity layer reads it out
             size = matrices[-1].shape[0]
             matrices.append(np.eye(size) if size <= _DENSE else sparse.csr_array(sparse.eye_array(size)))
@@ -352,15 +343,6 @@ def entries(linear: Weight | Convolution) -> int:
     if isinstance(linear, Convolution):
         return int(linear.kernel.size)
     return int(linear.size if isinstance(linear, np.ndarray) else linear.nnz)
-
-
-def _specs(spec: Any, depth: int) -> list[Any]:
-    if isinstance(spec, (str, Activation, Neurons)):
-        return [spec] * (depth - 1)
-    specs = listed("activation", spec)
-    if len(specs) not in (depth - 1, depth):
-        raise InvalidInput(f"activation must be one name, or {depth - 1} entries for {depth} layers; got {len(specs)}")
-    return specs
 
 
 def network_in(value: Any) -> Network:
