@@ -16,7 +16,7 @@ identity.
 from __future__ import annotations
 
 from itertools import product
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from scipy import sparse
@@ -93,7 +93,8 @@ def induced_above(matrix: Near, norms: Norms) -> Array:
     middle, sizes = matrix.value, matrix.size
     p, q = norms.pair
     if (q == "l1" and p == "l2") or (p == "linf" and q == "l1" and middle.shape[-2] < middle.shape[-1]):
-        return induced_above(matrix.T, _turned(norms))
+        turned = Norms(NORMS[norms.output.dual](), NORMS[norms.input.dual]())
+        return induced_above(matrix.T, turned)  # which has the same norm
     if p == "l1":  # the largest column
         return _lengths(np.swapaxes(sizes, -1, -2), q).max(axis=-1)
     if q == "linf":  # the largest row, in the dual norm
@@ -127,11 +128,6 @@ def _lengths(vectors: Array, name: str) -> Array:
     return inflate(vectors.sum(axis=-1), vectors.shape[-1])
 
 
-def _turned(norms: Norms) -> Norms:
-    """The norms between which the transposed matrix has the same norm."""
-    return Norms(NORMS[norms.output.dual](), NORMS[norms.input.dual]())
-
-
 def _corners(middle: Array, q: str) -> Array:
     """At least the norm of a matrix (..., m, n) from ℓ∞ to ℓ1 or ℓ2."""
     m, n = middle.shape[-2:]
@@ -160,7 +156,10 @@ def _axes(matrix: Array, gram: bool = False) -> Array:
 
 
 def in_units(network: Network, norms: Norms) -> Network:
-    """The network between inputs and outputs in their own units; the same where there are none."""
+    """The network between inputs and outputs in their own units; the same where there are none.
+
+    Shapes are layers: M before the first, about M⁻¹ after the last.
+    """
     into, out = norms.input.units(network.inputs), norms.output.units(network.outputs)
     layers = list(network.layers)
     if into is not None:
@@ -169,8 +168,17 @@ def in_units(network: Network, norms: Norms) -> Network:
     if out is not None:
         last = layers[-1]
         layers[-1] = Layer(_sound(last.weight, _rows_over(last.weight, out)), last.bias / out, None)
-    found = Network(tuple(layers)) if into is not None or out is not None else network
-    return _shaped(found, norms)
+    before, after = norms.input.matrix, norms.output.matrix
+    if before is not None:
+        n = len(before)
+        layers.insert(0, Layer(before, np.zeros(n), Neurons.of("identity", n)))
+    if after is not None:
+        m, last = len(after), layers[-1]
+        layers[-1:] = [
+            Layer(last.weight, last.bias, Neurons.of("identity", m)),
+            Layer(_inverse(after), np.zeros(m), None),
+        ]
+    return Network(tuple(layers)) if norms.has_units else network
 
 
 def region_in_units(region: Region, units: Array | None) -> Region:
@@ -180,50 +188,37 @@ def region_in_units(region: Region, units: Array | None) -> Region:
     if isinstance(region, Box):
         return _box(region, units)
     assert isinstance(region, Ball)
-    center, radius = Near.of(region.center) / units, region.radius
-    scale = np.where(_exact(region.units, units), region.units / units, up(region.units / units))
+    center, scale = Near.of(region.center) / units, up(region.units / units)
     norm = NORMS[region.norm.name](scale)  # type: ignore[call-arg]
-    if not _exact(region.center, units).all():
-        radius = up(radius + length_above(center.error, norm))
-    clip = None if region.clip is None else _box(region.clip, units)
+    radius = up(region.radius + length_above(center.error, norm))
     if (scale == scale[0]).all():
-        norm, radius = norm.bare, radius if scale[0] == 1.0 else up(radius * scale[0])
-    if not np.isfinite(radius):
-        raise ProofFailed("the region is too large in the units of the input norm")
-    return Ball(center.value, radius, clip, norm)
+        norm, radius = norm.bare, up(radius * scale[0])
+    clip = None if region.clip is None else _box(region.clip, units)
+    return Ball(_finite(center.value), _finite(radius), clip, norm)
 
 
 def _box(box: Box, units: Array) -> Box:
-    lower, upper = box.lower / units, box.upper / units
-    lower = np.where(_exact(box.lower, units), lower, down(lower))
-    upper = np.where(_exact(box.upper, units), upper, up(upper))
-    if not (np.isfinite(lower).all() and np.isfinite(upper).all()):
+    return Box(_finite(down(box.lower / units)), _finite(up(box.upper / units)))
+
+
+def _finite(x: Array) -> Array:
+    if not np.isfinite(x).all():
         raise ProofFailed("the region is too large in the units of the input norm")
-    return Box(lower, upper)
-
-
-def _exact(numbers: Array, units: Array) -> Array:
-    """Where numbers/units is known to have no rounding error: powers of two, and a number over itself."""
-    quotient = numbers / units
-    normal = (np.abs(quotient) >= _LEAST) | (numbers == 0.0)
-    return np.asarray(((np.frexp(units)[0] == 0.5) & normal) | (numbers == units) | (numbers == 0.0))
+    return x
 
 
 def columns_times(weight: Weight, units: Array) -> Weight:
     """W D_units, one rounding per entry."""
     if isinstance(weight, np.ndarray):
         return weight * units
-    return _with(weight, weight.data * units[weight.indices])
+    return sparse.csr_array((weight.data * units[weight.indices], weight.indices, weight.indptr), shape=weight.shape)
 
 
 def _rows_over(weight: Weight, units: Array) -> Weight:
     """D_units⁻¹ W, one rounding per entry."""
     if isinstance(weight, np.ndarray):
         return weight / units[:, None]
-    return _with(weight, weight.data / np.repeat(units, np.diff(weight.indptr)))
-
-
-def _with(weight: Any, data: Array) -> Weight:
+    data = weight.data / np.repeat(units, np.diff(weight.indptr))
     return sparse.csr_array((data, weight.indices, weight.indptr), shape=weight.shape)
 
 
@@ -237,20 +232,6 @@ def _sound(old: Weight, new: Weight) -> Weight:
     if not sound(old, new):
         raise InvalidInput("the scale or shape of a norm takes weights out of the range of floats; choose other units")
     return new
-
-
-def _shaped(network: Network, norms: Norms) -> Network:
-    """With a layer for each shape: M before the first, about M⁻¹ after the last."""
-    layers = list(network.layers)
-    into, out = norms.input.matrix, norms.output.matrix
-    if into is not None:
-        n = len(into)
-        layers.insert(0, Layer(into, np.zeros(n), Neurons.of("identity", n)))
-    if out is not None:
-        m, last = len(out), layers[-1]
-        layers[-1] = Layer(last.weight, last.bias, Neurons.of("identity", m))
-        layers.append(Layer(_inverse(out), np.zeros(m), None))
-    return network if into is None and out is None else Network(tuple(layers))
 
 
 def _inverse(matrix: Array) -> Array:

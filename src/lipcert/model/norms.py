@@ -9,7 +9,7 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 
 from lipcert.arguments.numbers import scale_of, shape_of
-from lipcert.arguments.words import scale_in_words
+from lipcert.arguments.words import norm_in_words, settings_in_words
 from lipcert.errors import InvalidInput
 from lipcert.model.arrays import Array
 
@@ -24,14 +24,17 @@ class Norm(ABC):
     """
 
     scale: Any
+    shape: Any = None
     name: ClassVar[str]
     symbol: ClassVar[str]
     dual: ClassVar[str]
     """The name of the norm with which it makes Hölder's inequality."""
 
     def __post_init__(self) -> None:
-        """Check the scale and keep it as a number or a tuple."""
+        """Check the scale and the shape and keep them as numbers or tuples."""
         object.__setattr__(self, "scale", scale_of(self.scale))
+        if self.shape is not None:
+            object.__setattr__(self, "shape", shape_of(self.shape, self.scale))
 
     def check(self, size: int, what: str) -> None:
         """An error unless it is a norm of vectors of that size; ``what`` says what they are, as in 'input_norm'."""
@@ -40,9 +43,8 @@ class Norm(ABC):
                 f"{what} has a scale of {len(self.scale)} numbers for {size} coordinates; give one number per"
                 " coordinate, or a single one"
             )
-        shape = self.matrix
-        if shape is not None and shape.shape[0] != size:
-            raise InvalidInput(f"{what} has a shape of {shape.shape[0]} rows for {size} coordinates")
+        if self.shape is not None and len(self.shape) != size:
+            raise InvalidInput(f"{what} has a shape of {len(self.shape)} rows for {size} coordinates")
 
     def units(self, size: int) -> Array | None:
         """The scale of each coordinate, (size,); None where all are 1."""
@@ -53,12 +55,12 @@ class Norm(ABC):
     @property
     def matrix(self) -> Array | None:
         """The shape, where there is one."""
-        return None
+        return None if self.shape is None else np.array(self.shape)
 
     @property
     def bare(self: Self) -> Self:
         """The same norm without units."""
-        return self if self.scale == 1.0 and self.matrix is None else type(self)()
+        return self if self.scale == 1.0 and self.shape is None else type(self)()
 
     @property
     def has_units(self) -> bool:
@@ -66,7 +68,9 @@ class Norm(ABC):
 
     def of(self, vectors: Array) -> Array:
         """The norm of each vector (..., n), rounded as it comes."""
-        units = self.units(vectors.shape[-1])
+        matrix, units = self.matrix, self.units(vectors.shape[-1])
+        if matrix is not None:
+            vectors = np.linalg.solve(matrix, np.asarray(vectors)[..., None])[..., 0]
         return np.linalg.norm(vectors if units is None else vectors / units, ord=_ORDERS[self.name], axis=-1)
 
     def record(self) -> dict[str, Any]:
@@ -74,12 +78,10 @@ class Norm(ABC):
         return {"name": self.name} if self.scale == 1.0 else {"name": self.name, "scale": self.scale}
 
     def __str__(self) -> str:
-        if self.scale == 1.0:
-            return self.symbol
-        return f"{self.symbol} in units of {scale_in_words(self.scale)}"
+        return norm_in_words(self.symbol, self.scale, self.shape)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({'' if self.scale == 1.0 else f'scale={scale_in_words(self.scale)}'})"
+        return f"{type(self).__name__}({settings_in_words(self.scale, self.shape)})"
 
 
 @dataclass(frozen=True, repr=False)
@@ -121,31 +123,9 @@ class L2(Norm):
     symbol: ClassVar[str] = "ℓ2"
     dual: ClassVar[str] = "l2"
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.shape is not None:
-            object.__setattr__(self, "shape", shape_of(self.shape, self.scale))
-
-    @property
-    def matrix(self) -> Array | None:
-        return None if self.shape is None else np.array(self.shape)
-
-    def of(self, vectors: Array) -> Array:
-        matrix = self.matrix
-        if matrix is not None:
-            vectors = np.linalg.solve(matrix, np.asarray(vectors)[..., None])[..., 0]
-        return Norm.of(self, vectors)
-
-    def __str__(self) -> str:
-        return super().__str__() if self.shape is None else f"{self.symbol} with a shape of {len(self.shape)} rows"
-
-    def __repr__(self) -> str:
-        return super().__repr__() if self.shape is None else f"L2(shape={len(self.shape)} × {len(self.shape)} matrix)"
-
 
 NORMS: dict[str, type[Norm]] = {kind.name: kind for kind in (L1, L2, LInf)}
 """The norms by name, as on the command line and in files."""
-_SUBSCRIPTS = {"l1": "₁", "l2": "₂", "linf": "∞"}
 _ORDERS: dict[str, Any] = {"l1": 1, "l2": 2, "linf": np.inf}
 
 
@@ -173,23 +153,12 @@ class Norms:
     @property
     def shaped(self) -> bool:
         """Whether one of them has a shape."""
-        return self.input.matrix is not None or self.output.matrix is not None
+        return self.input.shape is not None or self.output.shape is not None
 
     @property
     def pair(self) -> tuple[str, str]:
         """The names, as in ('linf', 'l2')."""
         return self.input.name, self.output.name
-
-    def formula(self, bound: str = "bound") -> str:
-        """The inequality that a bound states.
-
-        Examples
-        --------
-        >>> Norms(LInf(), L2()).formula("3")
-        '‖f(x) − f(y)‖₂ ≤ 3 · ‖x − y‖∞'
-        """
-        left, right = (_SUBSCRIPTS[norm.name] for norm in (self.output, self.input))
-        return f"‖f(x) − f(y)‖{left} ≤ {bound} · ‖x − y‖{right}"
 
     def __str__(self) -> str:
         return f"{self.input} → {self.output}"
@@ -212,7 +181,7 @@ def norm_in(name: str, value: Any) -> Norm:
 def norm_of_ball(norm: Any, size: int | None) -> Norm:
     """The norm of a ball in so many coordinates, None of any number, or an error that names the argument."""
     found = norm_in("norm", norm)
-    if found.matrix is not None:
+    if found.shape is not None:
         raise InvalidInput("the norm of a ball must not have a shape; give a scale, or a larger ball that contains it")
     if size is not None:
         found.check(size, "norm")

@@ -20,6 +20,7 @@ from lipcert.questions.tables import Cell, Table
 
 __all__ = ["downward", "upward"]
 
+_SUBSCRIPTS = {"l1": "₁", "l2": "₂", "linf": "∞"}
 WHOLE = 64
 """Coordinates of a point that a theorem spells out; beyond that the file has them."""
 
@@ -56,6 +57,19 @@ def describe_region(region: Region, shown: int = 6) -> str:
 
 def _units(norm: Norm) -> str:
     return "" if norm.scale == 1.0 else str(norm).removeprefix(norm.symbol)
+
+
+def formula(norms: Norms, bound: str = "bound") -> str:
+    """The inequality that a bound states.
+
+    Examples
+    --------
+    >>> from lipcert import L2, LInf
+    >>> formula(Norms(LInf(), L2()), "3")
+    '‖f(x) − f(y)‖₂ ≤ 3 · ‖x − y‖∞'
+    """
+    left, right = (_SUBSCRIPTS[norm.name] for norm in (norms.output, norms.input))
+    return f"‖f(x) − f(y)‖{left} ≤ {bound} · ‖x − y‖{right}"
 
 
 def measured(norms: Norms) -> str:
@@ -95,10 +109,10 @@ def statement(claim: Certificate | Reach | Sensitivity | CertifiedRadius, depth:
             for k, other in enumerate(claim.inputs)
         ]
         return f"for {pairs} that differ in one coordinate, or group of them, only,", rows
-    formula = claim.part.norms.formula(upward(claim.bound))
+    stated = formula(claim.part.norms, upward(claim.bound))
     start = claim.part.layers[0]
     who = "any two inputs x, y" if start == 0 else f"the values x, y that layer {start} puts out for any two inputs"
-    return f"for {who} {there}" if claim.region.bounded else f"for {who}", [formula]
+    return f"for {who} {there}" if claim.region.bounded else f"for {who}", [stated]
 
 
 def group_in_words(which: tuple[int, ...]) -> str:

@@ -306,7 +306,7 @@ def _sweep(item: Examined, models: bool) -> list[Block]:
     facts = {"Rows": f"{len(shown)}, each with a certificate of its own", "Lower bounds": source}
     norms = rows[0].certificate.part.norms
     where = ", ".join(["for any two inputs x, y in the region of a row", *wording.unit_notes(norms)]) + ":"
-    blocks: list[Block] = [_card(item, models, where, norms.formula(), facts, rows[0].certificate.network)]
+    blocks: list[Block] = [_card(item, models, where, wording.formula(norms), facts, rows[0].certificate.network)]
     blocks.append(wording.sweep_table(f"Rows, {item.path.name}", shown))
     if not item.refuted:
         caption = (
