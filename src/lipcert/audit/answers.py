@@ -59,7 +59,8 @@ from lipcert.audit.engine import (
     views_on,
 )
 from lipcert.audit.pieces import Cover, Cuts, LipschitzCover, Say
-from lipcert.audit.second_order import DualBound, Expansion, Place, by_parabolas, prove_curved, stays_negative
+from lipcert.audit.second_order import DualBound, Place, by_parabolas, prove_curved, stays_negative
+from lipcert.audit.taylor import Expansion
 from lipcert.definitions.functions import ball
 from lipcert.errors import ProofFailed
 from lipcert.kernel.hints import Hints, Part

@@ -40,7 +40,7 @@ from lipcert.audit.engine import (
     jacobian,
     relaxed,
 )
-from lipcert.audit.second_order import MOST_INPUTS, Expansion
+from lipcert.audit.taylor import MOST_INPUTS, MOST_NEURONS, Expansion
 from lipcert.definitions.functions import ball
 from lipcert.model.arrays import Array
 from lipcert.model.norms import PLAIN, Norms
@@ -132,7 +132,8 @@ class Cover:
     def __init__(self, model: Model, inputs: Inputs, known: Sequence[Interval], tree: Any, what: str) -> None:
         self.model, self.root, self.cuts, self.what = model, Piece(inputs, list(known)), Cuts(tree), what
         self.curved = any(any(f.bends) for layer in model for f in layer.functions)
-        self.smooth = self.curved and len(inputs.center) <= MOST_INPUTS and len(model) > 1
+        few = len(inputs.center) <= MOST_INPUTS and all(layer.size <= MOST_NEURONS for layer in model)
+        self.smooth = self.curved and few and len(model) > 1
         count = len(self.cuts.nodes) + 1
         self.extra = _EXTRA + (_CURVED * count if self.smooth else count)
 
@@ -241,7 +242,7 @@ class LipschitzCover(Cover):
         return bool(missed) or piece.inputs.empty()
 
     def by_taylor(self, found: Expansion) -> bool:
-        return self._noted(found.bound(self.norms, self.claim, self.moving))
+        return self._noted(found.bound(self.norms, self.moving))
 
     def _noted(self, bound: arb) -> bool:
         """Whether a bound of a leaf is at most the claim."""

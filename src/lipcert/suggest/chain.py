@@ -11,7 +11,8 @@ from lipcert.model.arrays import Array
 
 _TOP, _SHARPNESS = 5, 10.0
 """So many top directions have a say, weighted by this power of their share of the norm."""
-_STRIDE = 1.0
+_STRIDE, _PACE = 1.0, 0.5
+"""The largest change of a multiplier at once, in powers of two; the share of what is wished for that is tried first."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,22 +40,23 @@ class Chain:
         """
         ranges = [(0.5 * (a + b), 0.5 * (b - a)) for a, b in slopes]
         tried = [np.zeros(len(m)) for m, _ in ranges] if start is None else start
-        best, kept, shares, pace = np.inf, start, list[Array](), 0.5
+        best, kept, shares, pace = np.inf, start, list[Array](), _PACE
+        step = [np.zeros(len(m)) for m, _ in ranges]
         with np.errstate(all="ignore"):
             for _ in range(rounds):
                 try:
                     norm, used, wish, share = self._round(ranges, tried)
                 except np.linalg.LinAlgError:
-                    break
+                    norm = np.inf
                 if norm < best:
-                    best, kept, shares = norm, used, share
+                    best, kept, shares, pace = norm, used, share, min(_PACE, 1.5 * pace)
+                    step = [np.log2(new) - np.log2(old) for old, new in zip(used, wish, strict=True)]
                 else:
-                    pace *= 0.8
-                if np.ldexp(best, sum(self.powers)) <= enough:
+                    pace *= 0.4
+                if np.ldexp(best, sum(self.powers)) <= enough or kept is None:
                     break
-                steps = [np.log2(new) - np.log2(old) for old, new in zip(used, wish, strict=True)]
-                steps = [np.clip(pace * np.nan_to_num(step), -_STRIDE, _STRIDE) for step in steps]
-                tried = [old * np.exp2(step) for old, step in zip(used, steps, strict=True)]
+                moves = [np.clip(pace * np.nan_to_num(one), -_STRIDE, _STRIDE) for one in step]
+                tried = [old * np.exp2(move) for old, move in zip(kept, moves, strict=True)]
         return float(np.ldexp(best, sum(self.powers))), kept, shares
 
     def _round(

@@ -1,0 +1,249 @@
+"""Taylor models over a box c ± h: x = c + h∘δ with |δ_i| ≤ 1, and everything is a polynomial in δ.
+
+What is cut off, and what is known of no polynomial, is bounded by ``rest``. On the interval of a pre-activation v its φ
+and φ' are near polynomials (:func:`lipcert.audit.second_order.remainder`), and ∂z/∂δ_j = φ'(v)·∂v/∂δ_j.
+
+Coefficients are floats and meant exactly, so the rounding of each operation is part of its ``rest``: a sum of at most a
+thousand products of floats is off by at most ``_EPS`` times the sum of their sizes and by ``_TINY``, with room for the
+rounding of this bound itself. This is the one place of the second opinion where balls would cost too much time.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+
+import numpy as np
+from flint import arb
+
+from lipcert.audit.balls import (
+    Balls,
+    Interval,
+    balls,
+    both,
+    corners,
+    floats,
+    induced_norm,
+    larger,
+    largest,
+    lower,
+    size,
+    upper,
+)
+from lipcert.audit.engine import Inputs, Layer, Model, views_on
+from lipcert.audit.second_order import CELLS, remainder
+from lipcert.definitions.functions import ball, most
+from lipcert.model.arrays import Array
+from lipcert.model.norms import Norms
+
+MOST_INPUTS, MOST_NEURONS, _DEGREE = 8, 500, 3
+"""Inputs of a box and neurons of a layer at most; the degree of polynomials."""
+_EPS, _TINY = 2.0**-40, 2.0**-1000
+
+
+def _up(x: Array) -> Array:
+    """At least what sums and products of floats that are not negative would be without rounding."""
+    return np.asarray(x * (1.0 + _EPS) + _TINY)
+
+
+def _above(x: Balls) -> Array:
+    """Floats above numbers: the next ones after the nearest."""
+    return np.nextafter(floats(upper(x)), np.inf)
+
+
+def norms_above(matrices: Array) -> Array:
+    """At least the spectral norm of each matrix (k, m, n): λmax(A) of A = GGᵀ, by eigenvectors Q that may be wrong.
+
+    λmax(A) ≤ λmax(QΛQᵀ) + ‖A - QΛQᵀ‖, and for Λ ≥ 0 the first is at most ‖Λ‖‖QᵀQ‖ ≤ ‖Λ‖(1 + ‖QᵀQ - I‖).
+    """
+    G = matrices if matrices.shape[1] <= matrices.shape[2] else matrices.swapaxes(1, 2)
+    top = np.abs(G).max(axis=(1, 2), initial=0.0)
+    if not np.isfinite(top).all():
+        return np.full(len(G), np.inf)
+    powers = np.frexp(top)[1]
+    G = np.ldexp(G, -powers[:, None, None])
+    A = G @ G.swapaxes(1, 2)
+    values, Q = np.linalg.eigh(A)
+    values = np.maximum(values, 0.0)
+    gram = np.linalg.norm(Q.swapaxes(1, 2) @ Q - np.eye(A.shape[1]), axis=(1, 2))
+    rest = np.linalg.norm(A - (Q * values[:, None]) @ Q.swapaxes(1, 2), axis=(1, 2))
+    lost = _EPS * ((G * G).sum(axis=(1, 2)) + (np.abs(Q) ** 2).sum(axis=(1, 2)) * (1.0 + values.max(axis=1)))
+    return np.ldexp(_up(np.sqrt(_up(values.max(axis=1) * (1.0 + gram + lost) + rest + lost))), powers)
+
+
+class Basis:
+    """The monomials of d variables up to degree three, in the order of their degrees.
+
+    Each is near a multiple of a product of different variables: δ² = ½ ± ½, δ³ = ¾δ ± ¼.
+    """
+
+    def __init__(self, d: int) -> None:
+        self.d = d
+        self.monomials = [
+            one for n in range(_DEGREE + 1) for one in itertools.combinations_with_replacement(range(d), n)
+        ]
+        places = {one: k for k, one in enumerate(self.monomials)}
+        pairs = itertools.product(enumerate(self.monomials), repeat=2)
+        table = [(places[tuple(sorted(a + b))], i, k) for (i, a), (k, b) in pairs if len(a + b) <= _DEGREE]
+        target, self.left, self.right = np.array(sorted(table)).T
+        self.first = np.flatnonzero(np.diff(target, prepend=-1))
+        degrees = np.array([len(one) for one in self.monomials])
+        self.starts = np.searchsorted(degrees, np.arange(_DEGREE + 1))
+        powers = [[one.count(i) for i in set(one)] for one in self.monomials]
+        self.even = np.array([k > 0 and all(p % 2 == 0 for p in one) for k, one in enumerate(powers)])
+        shares = {0: 1.0, 1: 1.0, 2: 0.5, 3: 0.75}
+        self.shares = np.array([shares[max(one, default=0)] for one in powers])
+        every = np.concatenate([corners(d), -corners(d)])
+        self.corners = np.array(
+            [[np.prod(at[[i for i in set(one) if one.count(i) % 2]]) for one in self.monomials] for at in every]
+        )
+
+
+_basis = cache(Basis)
+
+
+@dataclass(frozen=True, eq=False)
+class Taylor:
+    """Polynomials with coefficients (monomials, ...), up to ``rest`` (...)."""
+
+    basis: Basis
+    terms: Array
+    rest: Array
+
+    @cached_property
+    def sizes(self) -> Array:
+        """At least the sizes of the terms of each degree."""
+        return _up(np.add.reduceat(np.abs(self.terms), self.basis.starts))
+
+    def __add__(self, other: Taylor) -> Taylor:
+        lost = _EPS * (self.sizes + other.sizes).sum(axis=0)
+        return Taylor(self.basis, self.terms + other.terms, _up(self.rest + other.rest + lost))
+
+    def times(self, factor: Array) -> Taylor:
+        """Each polynomial times a number."""
+        rest = np.abs(factor) * (self.rest + _EPS * self.sizes.sum(axis=0))
+        return Taylor(self.basis, self.terms * factor, _up(rest))
+
+    def plus(self, constant: Array) -> Taylor:
+        terms = self.terms.copy()
+        terms[0] += constant
+        return Taylor(self.basis, terms, _up(self.rest + _EPS * (np.abs(self.terms[0]) + np.abs(constant))))
+
+    def __mul__(self, other: Taylor) -> Taylor:
+        basis, one, two = self.basis, self.sizes, other.sizes
+        terms = np.add.reduceat(self.terms[basis.left] * other.terms[basis.right], basis.first)
+        cut = sum(one[n] * two[_DEGREE + 1 - n :].sum(axis=0) for n in range(1, _DEGREE + 1))
+        whole = one.sum(axis=0), two.sum(axis=0)
+        rest = cut + whole[0] * other.rest + self.rest * (whole[1] + other.rest) + _EPS * whole[0] * whole[1]
+        return Taylor(basis, terms, _up(rest))
+
+    def through(self, weight: Balls) -> Taylor:
+        """What a matrix makes of them, along the last axis."""
+        middle = floats(weight)
+        lost, whole = _above(size(weight - balls(middle))), self.sizes.sum(axis=0)
+        rest = (self.rest + _EPS * whole) @ np.abs(middle).T + (whole + self.rest) @ lost.T
+        return Taylor(self.basis, self.terms @ middle.T, _up(rest))
+
+    def ends(self) -> Interval:
+        """Between which numbers they lie: even monomials are between 0 and 1, the others between -1 and 1."""
+        even = self.basis.even
+        others = _up(np.abs(self.terms[1:][~even[1:]]).sum(axis=0) + self.rest + _EPS * self.sizes.sum(axis=0))
+        own, first = self.terms[even], balls(self.terms[0])
+        low, high = (balls(pick(own, 0.0).sum(axis=0)) for pick in (np.minimum, np.maximum))
+        return lower(first + low - balls(others)), upper(first + high + balls(others))
+
+
+class Expansion:
+    """The pre-activations ``v`` of the last layer over a box, and their derivatives ``J`` (inputs, outputs) by δ.
+
+    ``known`` are intervals of the hidden layers; ``intervals`` are smaller ones. ``empty`` boxes have no input.
+    """
+
+    def __init__(self, model: Model, inputs: Inputs, known: Sequence[Interval]) -> None:
+        d = len(inputs.center)
+        self.basis = _basis(d)
+        center = floats((inputs.lower + inputs.upper) / 2)
+        half = np.maximum(_above(inputs.upper - balls(center)), _above(balls(center) - inputs.lower))
+        self.half = np.maximum(half, half.max() * 2.0**-40 + 2.0**-500)  # a larger box is no mistake
+        count, eye = len(self.basis.monomials), np.arange(d)
+        z = Taylor(self.basis, np.zeros((count, d)), np.zeros(d))
+        z.terms[0], z.terms[eye + 1, eye] = center, self.half
+        slopes = Taylor(self.basis, np.zeros((count, d, d)), np.zeros((d, d)))
+        slopes.terms[0, eye, eye] = self.half
+        self.intervals: list[Interval] = []
+        self.empty, self.first = False, model[0].weight
+        for layer, interval in zip(model, [*known, None]):
+            bias = floats(layer.bias)
+            v, self.J = z.through(layer.weight).plus(bias), slopes.through(layer.weight)
+            v = replace(v, rest=_up(v.rest + _above(size(layer.bias - balls(bias)))))
+            self.v = v
+            if interval is None:
+                return
+            interval = both(interval, v.ends())
+            self.intervals.append(interval)
+            self.empty = bool((interval[0] > interval[1]).any())
+            if self.empty:
+                return
+            z, slope = _activated(layer, v, interval)
+            slopes = Taylor(self.basis, slope.terms[:, None], slope.rest[None]) * self.J
+
+    def bound(self, norms: Norms, moving: int | None = None) -> arb:
+        """At least the norm of the Jacobian: products of different δ are largest at a corner."""
+        terms = self.J.terms / self.half[:, None]
+        shares = self.basis.shares[:, None, None]
+        sizes = np.abs(terms)
+        rest = _up(self.J.rest / self.half[:, None] + (sizes * (1.0 - shares + _EPS)).sum(axis=0))[:moving]
+        values = np.tensordot(self.basis.corners, (terms * shares)[:, :moving], 1)
+        rest = _up(rest + _EPS * sizes.sum(axis=0)[:moving])
+        if norms.plain:
+            return ball(norms_above(values).max()) + ball(norms_above(rest[None])[0])
+        every = [induced_norm(balls(one).T, norms) for one in (*values, rest)]
+        return (largest(np.array(every[:-1])) + every[-1]).upper()
+
+    def axis(self) -> int:
+        """The axis across which the Jacobian changes most, or where little is known of it, what enters the network."""
+        sizes = np.abs(self.J.terms / self.half[:, None]).sum(axis=(1, 2))
+        if sizes[1:].sum() < (self.J.rest / self.half[:, None]).sum():
+            return int(np.argmax(self.half * np.abs(floats(self.first)).sum(axis=0)))
+        shares = [sum(x for x, one in zip(sizes, self.basis.monomials) if i in one) for i in range(self.basis.d)]
+        return int(np.argmax(shares))
+
+    def entries(self) -> Balls:
+        """At least the size of each entry of the Jacobian, (outputs, inputs)."""
+        low, high = self.J.ends()
+        return upper(larger(size(low), size(high)) / balls(self.half)[:, None]).T
+
+
+def _activated(layer: Layer, v: Taylor, interval: Interval) -> tuple[Taylor, Taylor]:
+    """φ(v) and φ'(v), by polynomials in v - m on the interval m ± h; which ones is only a suggestion."""
+    assert layer.neurons is not None
+    low, high = interval
+    middle = floats((low + high) / 2)
+    half = np.maximum(_above(high - balls(middle)), _above(balls(middle) - low)) + 2.0**-200  # larger is no mistake
+    count = _DEGREE + 1
+    nodes = np.cos((np.arange(count) + 0.5) * np.pi / count)
+    at, fit = middle + np.multiply.outer(nodes, half), np.linalg.inv(np.vander(nodes, increasing=True))
+    found = np.stack([fit @ layer.neurons.value(at), fit @ layer.neurons.slope(at)])
+    found = np.nan_to_num(found / half ** np.arange(count)[:, None], posinf=0.0, neginf=0.0)
+    m, h, rests = balls(middle), balls(half), np.zeros((2, len(middle)))
+    for k, view in enumerate(views_on(layer.functions, (lower(m - h), upper(m + h)))):
+        alpha, beta = view.slopes()
+        slope, value = float((alpha + beta) / 2), layer.functions[k].value(m[k])
+        steep = most([(beta - slope).upper(), (slope - alpha).upper()])
+        lines = (float(value), slope), (slope, 0.0)
+        crude = (steep * h[k] + abs(value - lines[0][0])).upper(), steep
+        wanted = [(order, arb(1), list(balls(found[order, :, k]))) for order in (0, 1)]
+        for order, (below, above) in enumerate(remainder(view, m[k], wanted, CELLS)):
+            rest = most([-below, above])
+            if not rest < crude[order]:
+                rest, found[order, :, k] = crude[order], [*lines[order], 0.0, 0.0]
+            rests[order, k] = np.nextafter(float(rest), np.inf)
+    power = step = v.plus(-middle)
+    results = [step.times(a[1]).plus(a[0]) for a in found]
+    for n in range(2, count):
+        power = power * step
+        results = [one + power.times(a[n]) for one, a in zip(results, found, strict=True)]
+    z, slopes = (replace(one, rest=_up(one.rest + rest)) for one, rest in zip(results, rests, strict=True))
+    return z, slopes
