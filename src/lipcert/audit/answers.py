@@ -17,6 +17,7 @@ import numpy as np
 from flint import arb
 
 from lipcert.answers.certificate import Certificate
+from lipcert.audit import engine
 from lipcert.audit.balls import (
     ONE,
     Balls,
@@ -32,6 +33,7 @@ from lipcert.audit.balls import (
     lower,
     norm,
     positive_definite,
+    require,
     root,
     size,
     unbounded,
@@ -39,26 +41,8 @@ from lipcert.audit.balls import (
     upward,
     with_enough_bits,
 )
-from lipcert.audit.engine import (
-    Inputs,
-    Model,
-    Pass,
-    Trace,
-    added,
-    centre_values,
-    gain,
-    in_units,
-    inputs_of,
-    jacobian,
-    least_of,
-    norm_product,
-    part_of,
-    read,
-    relaxed,
-    slopes_on,
-    views_on,
-)
-from lipcert.audit.pieces import Cover, Cuts, LipschitzCover, Say
+from lipcert.audit.engine import Inputs, Model, Pass, Trace
+from lipcert.audit.pieces import Cover, Cuts, Lipschitz, Say
 from lipcert.audit.second_order import DualBound, Place, by_parabolas, prove_curved, stays_negative
 from lipcert.audit.taylor import Expansion
 from lipcert.definitions.functions import ball
@@ -83,18 +67,13 @@ def verify(network: Network, certificate: Certificate) -> float:
     ProofFailed
         If the network is another one, or the claimed bound could not be proved.
     """
-    if certificate.network != network.digest:
-        raise ProofFailed(
-            f"the certificate is about another network: its digest is {certificate.network[:12]}…, "
-            f"this network's is {network.digest[:12]}…"
-        )
+    digests = f"{certificate.network[:12]}…, this network's is {network.digest[:12]}…"
+    require(certificate.network == network.digest, f"the certificate is about another network: its digest is {digests}")
 
     def proved() -> float:
         bound = _prove(network, certificate)
-        if not bound <= ball(certificate.bound):
-            raise ProofFailed(
-                f"the certificate claims {certificate.bound!r}, its hints prove no better than {upward(bound)!r}"
-            )
+        claims = f"the certificate claims {certificate.bound!r}"
+        require(bound <= ball(certificate.bound), f"{claims}, its hints prove no better than {upward(bound)!r}")
         return min(upward(bound), float(certificate.bound))
 
     return with_enough_bits(proved)
@@ -102,52 +81,39 @@ def verify(network: Network, certificate: Certificate) -> float:
 
 def _prove(network: Network, certificate: Certificate) -> arb:
     """At least the constant that the certificate is about."""
-    whole, part, claim = read(network), certificate.part, ball(certificate.bound)
+    whole, part, claim = engine.read(network), certificate.part, ball(certificate.bound)
     (start, stop), norms, hints = part.layers, part.norms, certificate.part_sweeps
-    _check_norms(network, part)
-    piece = in_units(part_of(whole, start, stop, part.inputs, part.outputs), norms.input, norms.output)
+    piece = engine.in_units(engine.part_of(whole, start, stop, part.inputs, part.outputs), norms.input, norms.output)
     units, model = None, whole
     if start == 0 and part.inputs is None and not norms.shaped:  # a network in its own right, in its own units
         model, units = piece, norms.input.units(network.inputs)
     elif (start, stop) == (0, len(whole)) and (hints or not norms.has_units):  # its bound serves some of the inputs
-        model = part_of(whole, start, stop, None, part.outputs)
+        model = engine.part_of(whole, start, stop, None, part.outputs)
     elif not hints and certificate.sweeps:
         raise ProofFailed(f"the hints are about the whole network, not about its layers {start} to {stop}")
-    inputs = inputs_of(certificate.region, network.inputs, units)
+    inputs = engine.inputs_of(certificate.region, network.inputs, units)
     bare = norms.bare
     if not certificate.sweeps:
-        if hints or certificate.tree is not None:
-            raise ProofFailed("there are no multipliers to prove a bound from")
+        require(not (hints or certificate.tree is not None), "there are no multipliers to prove a bound from")
         more = arb(piece[-1].size).sqrt() if bare.output.name == "l1" else arb(1)
-        bound = (norm_product(piece) * gain(bare, ONE, piece[0].weight.shape[1]) * more).upper()
+        bound = (engine.norm_product(piece) * engine.gain(bare, ONE, piece[0].weight.shape[1]) * more).upper()
     else:
         told = Whole(model, inputs, certificate.sweeps, None if hints else certificate.tree, carry=not hints)
-        bound = arb.pos_inf() if hints else least_of(told.last.bounds(bare), claim)
+        bound = arb.pos_inf() if hints else engine.least_of(told.last.bounds(bare), claim)
         for sweep in hints:
-            if sweep.enclosures:
-                raise ProofFailed("the hints of a part must not enclose it: the region is one of the whole network")
+            require(not sweep.enclosures, "the hints of a part must not enclose it: they have no region")
             # layers of identity neurons stand for shapes elsewhere
             kept = slice(norms.input.matrix is not None, len(sweep.multipliers) - (norms.output.matrix is not None))
             sweep = replace(sweep, multipliers=sweep.multipliers[kept], exponents=sweep.exponents[kept])
             mine = Pass(piece, None, sweep, told.known[start : stop - 1])
-            bound = known_smaller(bound, least_of(mine.bounds(bare), claim))
+            bound = known_smaller(bound, engine.least_of(mine.bounds(bare), claim))
         if not bound <= claim:
             bound = known_smaller(bound, told.by_pieces(claim, bare))
     if certificate.curved is not None and not bound <= claim:
-        if replace(part, inputs=None) != Part((0, network.depth), None, part.outputs):
-            raise ProofFailed("hints to second order are about a whole network in ℓ2 norms; this certificate is not")
+        suits = replace(part, inputs=None) == Part((0, network.depth), None, part.outputs)
+        require(suits, "hints to second order are about a whole network in ℓ2 norms; this certificate is not")
         bound = known_smaller(bound, prove_curved(model, inputs, certificate.curved))
     return bound
-
-
-def _check_norms(network: Network, part: Part) -> None:
-    """ProofFailed unless the norms are such of the coordinates at both ends."""
-    ends = zip((part.norms.input, part.norms.output), (part.inputs, part.outputs), part.layers, strict=True)
-    for one, chosen, layer in ends:
-        count = len(chosen) if chosen is not None else (network.sizes[layer] if 0 <= layer <= network.depth else 0)
-        shape = one.matrix
-        if (isinstance(one.scale, tuple) and len(one.scale) != count) or (shape is not None and len(shape) != count):
-            raise ProofFailed(f"the norm {one} is not one of {count} coordinates")
 
 
 class Whole:
@@ -156,8 +122,7 @@ class Whole:
     def __init__(
         self, model: Model, inputs: Inputs | None, sweeps: Sequence[Hints], tree: Any = None, carry: bool = True
     ) -> None:
-        if not sweeps:
-            raise ProofFailed("there are no multipliers to prove a bound from")
+        require(sweeps, "there are no multipliers to prove a bound from")
         self.model, self.inputs, self.tree, self.known = model, inputs, tree, list[Interval]()
         passes = []
         for place, hints in enumerate(sweeps, 1):
@@ -171,28 +136,26 @@ class Whole:
         """The bound that the tree proves, at most the claim; without a tree, none."""
         if self.tree is None:
             return arb.pos_inf()
-        return LipschitzCover(self.model, self.inputs, self.known, self.tree, claim, norms, self.last.start).bound()
+        return Lipschitz(self.model, self.inputs, self.known, self.tree, claim, norms, self.last.start).bound()
 
 
 def least_bound(wholes: Sequence[Whole], claim: arb) -> arb:
     """The least of the bounds; trees are asked where it is above the claim."""
     bound = known_smaller.reduce([one.bound for one in wholes])
-    return least_of([lambda: bound, *(partial(one.by_pieces, claim) for one in wholes)], claim)
+    return engine.least_of([lambda: bound, *(partial(one.by_pieces, claim) for one in wholes)], claim)
 
 
 def wholes_of(model: Model, inputs: Inputs | None, proofs: Sequence[Any]) -> list[Whole]:
     """What the proofs about a whole region prove."""
     told = [from_unit_ball(model, inputs, one) for one in proofs if one.kind == "whole"]
-    if not told:
-        raise ProofFailed("there is nothing to prove an answer from")
+    require(told, "there is nothing to prove an answer from")
     return told
 
 
 def from_unit_ball(model: Model, inputs: Inputs | None, proof: Any) -> Whole:
     """What sweeps prove whose ellipsoids hold for differences of inputs of at most one, as those of an answer must."""
     found = Whole(model, inputs, proof.sweeps, proof.tree)
-    if found.last.hints.start is not None:
-        raise ProofFailed("ellipsoids of outputs begin with a unit ball, the hints begin with other axes")
+    require(found.last.hints.start is None, "ellipsoids of answers begin with a unit ball, these hints do not")
     return found
 
 
@@ -204,8 +167,7 @@ def common(wholes: Sequence[Whole]) -> list[Interval]:
 def number(x: float) -> arb:
     """A claimed number; no number proves nothing."""
     found = ball(x)
-    if found.is_nan():
-        raise ProofFailed("a number of the claim is none")
+    require(not found.is_nan(), "a number of the claim is none")
     return found
 
 
@@ -216,22 +178,18 @@ def verify_reach(network: Network, claim: Any, say: Say | None = None) -> None:
     the hull, and the bound is at least the Lipschitz constant of y.
     """
     n = network.layers[claim.layer - 1].size
-    if not np.array_equal(claim.shape, np.transpose(claim.shape)) or np.shape(claim.shape) != (n, n):
-        raise ProofFailed("the matrix of the ellipsoid is not a symmetric one for the outputs")
-    if any(np.shape(side) != (n,) for side in (claim.lower, claim.upper, claim.center)):
-        raise ProofFailed("the box or its centre is for another number of outputs")
-    below, above = (np.asarray(side) for side in claim.hull)
-    if below.shape != above.shape or below.shape[1:] != (n,):
-        raise ProofFailed("the boxes of the hull are for another number of outputs")
+    shapes = [np.shape(x) for x in (claim.lower, claim.upper, claim.center, claim.shape, *claim.hull)]
+    require(shapes == [(n,)] * 3 + [(n, n)] + [(len(claim.hull[0]), n)] * 2, "the set is not one of the outputs")
+    require(np.array_equal(claim.shape, np.transpose(claim.shape)), "the matrix of the ellipsoid is not symmetric")
     with_enough_bits(lambda: _reach(network, claim, say))
 
 
 def _reach(network: Network, claim: Any, say: Say | None) -> None:
-    model = part_of(read(network), 0, claim.layer)
-    inputs, n = inputs_of(claim.region, network.inputs), model[-1].size
+    model = engine.part_of(engine.read(network), 0, claim.layer)
+    inputs, n = engine.inputs_of(claim.region, network.inputs), model[-1].size
     if inputs is None:
         raise ProofFailed("the outputs of an unbounded region cannot be enclosed")
-    centers = centre_values(model, inputs.center)
+    centers = engine.centre_values(model, inputs.center)
     value, error = centers[-1]
     gap = upper(np.abs(value - balls(claim.center)) + error)
     box, held, shape = unbounded(n), False, balls(claim.shape)
@@ -240,46 +198,27 @@ def _reach(network: Network, claim: Any, say: Say | None) -> None:
         for trace in one.traces:
             box = trace.interval(len(model) - 1, box)
         box = both(box, around(value, inputs.extent() * root(np.diagonal(one.last.S)) + error))
-        lines = relaxed(model, inputs, common(wholes[:count]), whole=True)
+        lines = engine.relaxed(model, inputs, common(wholes[:count]), whole=True)
         if lines is None:
             raise ProofFailed("the intervals of a layer are empty: the hints contradict themselves")
-        box = lines.interval(len(model) - 1, both(box, lines.boxed(len(model) - 1)))
+        box = both(box, lines.ends())
         # y - center is within δ²S, moved by at most the gap
-        Q = added(at_least(one.last.S * (inputs.extent() * inputs.extent())), gap)
+        Q = engine.added(at_least(one.last.S * (inputs.extent() * inputs.extent())), gap)
         held = held or (Q is not None and positive_definite(shape - Q))
-    if not held:
-        raise ProofFailed("the ellipsoid of the outputs is smaller than what its hints prove")
-    if not least_bound(wholes, number(claim.bound)) <= number(claim.bound):
-        raise ProofFailed("the Lipschitz bound of the outputs is smaller than what its hints prove")
-    others = [one for one in claim.proofs if one.kind != "whole"]
-    if any(one.kind not in ("values", "outputs") or not 0 <= one.base < len(wholes) for one in others):
-        raise ProofFailed("a proof of the reach set is not about outputs, or rests on one that is not there")
+    require(held, "the ellipsoid of the outputs is smaller than what its hints prove")
+    bound = number(claim.bound)
+    require(least_bound(wholes, bound) <= bound, "the Lipschitz bound is smaller than what its hints prove")
+    others = [one for one in claim.proofs if one.kind in ("values", "outputs")]
+    require(all(0 <= one.base < len(wholes) for one in others), "a proof rests on one that is not there")
     for one in others:
         if one.kind == "values":
             place = Place(model, inputs, centers, wholes[one.base].known)
             box = _single(place, wholes[one.base], one, claim, box)
     cuts = [one for one in others if one.kind == "outputs"]
-    if not cuts and not _inside(box, claim):
-        raise ProofFailed("the box of the outputs is smaller than what its hints prove")
+    require(cuts or _inside(box, claim), "the box of the outputs is smaller than what its hints prove")
     for one in cuts:
-        _Outputs(model, inputs, wholes[one.base].known, one.tree, box, claim).prove(say)
-
-
-class _Outputs(Cover):
-    """The box of the outputs, on every piece in one of the hull."""
-
-    def __init__(
-        self, model: Model, inputs: Inputs, known: Sequence[Interval], tree: Any, box: Interval, claim: Any
-    ) -> None:
-        super().__init__(model, inputs, known, tree, "the reach set claims a box")
-        self.box, self.claim = box, claim
-
-    def by_taylor(self, found: Expansion) -> bool:
-        return _inside(both(self.box, found.v.ends()), self.claim)
-
-    def by_slopes(self, trace: Trace) -> bool:
-        last = len(self.model) - 1
-        return _inside(both(trace.interval(last, self.box), trace.boxed(last)), self.claim)
+        known, what = wholes[one.base].known, "the reach set claims a box"
+        Cover(model, inputs, known, one.tree, what, lambda found: _inside(both(box, found.ends()), claim)).prove(say)
 
 
 def _single(place: Place, whole: Whole, told: Any, claim: Any, box: Interval) -> Interval:
@@ -287,8 +226,8 @@ def _single(place: Place, whole: Whole, told: Any, claim: Any, box: Interval) ->
     low, high = box[0].copy(), box[1].copy()
     for one in (*told.margins, *told.parabolas):
         (places,) = np.nonzero(one.row)
-        if np.shape(one.row) != low.shape or places.size != 1 or abs(one.row[places[0]]) != 1.0:
-            raise ProofFailed("a hint is not about a single output")
+        single = np.shape(one.row) == low.shape and places.size == 1 and abs(one.row[places[0]]) == 1.0
+        require(single, "a hint is not about a single output")
         k, upwards = places[0], one.row[places[0]] > 0.0
         if hasattr(one, "multipliers"):
             limit = ball(claim.upper[k]) if upwards else -ball(claim.lower[k])
@@ -319,12 +258,11 @@ def verify_sensitivity(network: Network, claim: Any, say: Say | None = None) -> 
     matrix[i, k] bounds ‖change of output group i‖ / ‖change of input group k‖, the other inputs held equal; the bound
     is at least the Lipschitz constant of all outputs.
     """
-    if np.shape(claim.matrix) != (len(claim.outputs), len(claim.inputs)) or not np.size(claim.matrix):
-        raise ProofFailed("the matrix of sensitivities is not one for its groups")
+    fits = np.shape(claim.matrix) == (len(claim.outputs), len(claim.inputs)) and np.size(claim.matrix)
+    require(fits, "the matrix of sensitivities is not one for its groups")
     for groups, count in ((claim.outputs, network.outputs), (claim.inputs, network.inputs)):
         for group in groups:
-            if not group or len(set(group)) < len(group) or min(group) < 0 or max(group) >= count:
-                raise ProofFailed(f"the group {group[:5]} does not name distinct coordinates of {count}")
+            engine.check_distinct(group, count)
     with_enough_bits(lambda: _Sensitivity(network, claim).run(say))
 
 
@@ -332,8 +270,8 @@ class _Sensitivity:
     """Each pair is bounded in one way after the other, the cheapest first, until its bound is below the claim."""
 
     def __init__(self, network: Network, claim: Any) -> None:
-        self.model, self.claim = read(network), claim
-        self.inputs = inputs_of(claim.region, network.inputs)
+        self.model, self.claim = engine.read(network), claim
+        self.inputs = engine.inputs_of(claim.region, network.inputs)
         self.wholes = wholes_of(self.model, self.inputs, claim.proofs)
         pairs = itertools.product(claim.outputs, claim.inputs)
         self.open = [(*pair, number(x)) for pair, x in zip(pairs, np.ravel(claim.matrix).tolist(), strict=True)]
@@ -343,8 +281,7 @@ class _Sensitivity:
         for one in cuts:
             Cuts(one.tree)  # an error if leaves are missing
         bound = least_bound(self.wholes, number(claim.bound))
-        if not bound <= number(claim.bound):
-            raise ProofFailed("the bound of all inputs and outputs is smaller than what its hints prove")
+        require(bound <= number(claim.bound), "the bound of all is smaller than what its hints prove")
         self._close([bound for _ in self.open])
         for whole in self.wholes:
             axes = upper(root(np.diagonal(whole.last.S)))
@@ -355,7 +292,7 @@ class _Sensitivity:
         if not self.open:
             return
         ranges = zip(self.model[:-1], common(self.wholes), strict=True)
-        sizes = size(jacobian(self.model, [slopes_on(views_on(layer.functions, ends)) for layer, ends in ranges]))
+        sizes = size(engine.jacobian(self.model, [layer.slopes(ends) for layer, ends in ranges]))
         self._close([_block(sizes, *pair) for *pair, _ in self.open])
         for whole in self.wholes:
             if self.open:
@@ -366,8 +303,8 @@ class _Sensitivity:
             if self.open:
                 if self.inputs is None or not 0 <= proof.base < len(self.wholes):
                     raise ProofFailed("the pieces rest on a proof that is not there, or have no bounds")
-                known = self.wholes[proof.base].known
-                _Entries(self.model, self.inputs, known, proof.tree, sizes, self.open).prove(say)
+                known, what = self.wholes[proof.base].known, "the sensitivities claim a bound"
+                Cover(self.model, self.inputs, known, proof.tree, what, partial(self._small, sizes)).prove(say)
                 self.open = []
         for rows, columns, _ in self.open:
             raise ProofFailed(f"the sensitivity of outputs {rows} to {columns} is smaller than what its hints prove")
@@ -376,14 +313,19 @@ class _Sensitivity:
         """Leave what is not proved by a bound for each pair."""
         self.open = [one for one, bound in zip(self.open, bounds, strict=True) if not bound <= one[2]]
 
+    def _small(self, sizes: Balls, found: Expansion | Trace) -> bool:
+        """Whether the entries of a piece prove all that is open; those of the whole region are at most ``sizes``."""
+        entries = known_smaller(sizes, found.entries())
+        return all(_block(entries, *pair) <= claimed for *pair, claimed in self.open)
+
     def _pair(self, proof: Any) -> None:
         """Bound one pair by hints of its own, if it is open."""
         pair = proof.part.outputs, proof.part.inputs
         if pair not in [one[:2] for one in self.open]:
             return
-        if not 0 <= proof.base < len(self.wholes) or any(hints.enclosures for hints in proof.sweeps):
-            raise ProofFailed("the hints of a pair rest on a proof that is not there, or enclose neurons themselves")
-        part = part_of(self.model, 0, len(self.model), pair[1], pair[0])
+        suits = 0 <= proof.base < len(self.wholes) and not any(hints.enclosures for hints in proof.sweeps)
+        require(suits, "the hints of a pair rest on a proof that is not there, or enclose neurons themselves")
+        part = engine.part_of(self.model, 0, len(self.model), pair[1], pair[0])
         for hints in proof.sweeps:
             bound = Pass(part, None, hints, self.wholes[proof.base].known).by_ellipsoid()
             self._close([bound if one[:2] == pair else arb.pos_inf() for one in self.open])
@@ -394,27 +336,6 @@ def _block(sizes: Balls, rows: Sequence[int], columns: Sequence[int]) -> arb:
     return norm(sizes[np.ix_(rows, columns)].ravel())
 
 
-class _Entries(Cover):
-    """The entries of the Jacobian, whose sizes over the whole region are known."""
-
-    def __init__(
-        self, model: Model, inputs: Inputs, known: Sequence[Interval], tree: Any, sizes: Balls, asked: Sequence[Any]
-    ) -> None:
-        super().__init__(model, inputs, known, tree, "the sensitivities claim a bound")
-        self.sizes, self.asked = sizes, asked
-
-    def by_taylor(self, found: Expansion) -> bool:
-        return self._small(found.entries())
-
-    def by_slopes(self, trace: Trace) -> bool:
-        return self._small(size(jacobian(self.model, trace.slopes)))
-
-    def _small(self, sizes: Balls) -> bool:
-        """Whether entries of these sizes prove all that is asked."""
-        sizes = known_smaller(self.sizes, sizes)
-        return all(_block(sizes, rows, columns) <= claimed for rows, columns, claimed in self.asked)
-
-
 def verify_radius(network: Network, claim: Any) -> None:
     """Prove a certified radius again; ProofFailed if that fails.
 
@@ -423,8 +344,8 @@ def verify_radius(network: Network, claim: Any) -> None:
     ball, or of all outputs without ``pairwise``.
     """
     outputs = range(network.outputs)
-    if claim.label not in outputs or claim.rival not in outputs or claim.label == claim.rival:
-        raise ProofFailed("the classes are not those of the network")
+    named = claim.label in outputs and claim.rival in outputs and claim.label != claim.rival
+    require(named, "the classes are not those of the network")
     with_enough_bits(lambda: _Radius(network, claim).run())
 
 
@@ -432,23 +353,23 @@ class _Radius:
     """Each class is kept away in one way after the other, the cheapest first."""
 
     def __init__(self, network: Network, claim: Any) -> None:
-        self.claim, self.proof, self.model = claim, claim.proof, read(network)
+        self.claim, self.proof, self.model = claim, claim.proof, engine.read(network)
         region = self.proof.ball
-        inputs = inputs_of(region, network.inputs)
+        inputs = engine.inputs_of(region, network.inputs)
         self.radius, self.bound = number(claim.radius), number(claim.bound)
         if inputs is None or not 0 < self.radius <= number(float(region.radius)):
             raise ProofFailed("the radius is not one of the ball that it was proved for")
         # ‖z‖₂ ≤ unit·‖z‖ in the norm of the ball
         units = balls(np.broadcast_to(region.units, (network.inputs,)))
         self.unit = norm(units) if region.norm.name == "linf" else largest(units)
-        centers = centre_values(self.model, inputs.center)
+        centers = engine.centre_values(self.model, inputs.center)
         self.whole, known = None, []
         if self.proof.sweeps:
             self.whole = from_unit_ball(self.model, inputs, self.proof)
             S, bound, known = self.whole.last.S, self.whole.bound, self.whole.known
         else:
-            before = norm_product(self.model[:-1])
-            S, bound = image(self.model[-1].weight * before, None), norm_product(self.model)
+            before = engine.norm_product(self.model[:-1])
+            S, bound = image(self.model[-1].weight * before, None), engine.norm_product(self.model)
         self.all = (bound * self.unit).upper()
         self.place = Place(self.model, inputs, centers, known)
         self.others = [j for j in range(network.outputs) if j != claim.label]
@@ -461,14 +382,12 @@ class _Radius:
 
     def run(self) -> None:
         claim, proof = self.claim, self.proof
-        if not number(claim.margin) <= self.margins[claim.rival]:
-            raise ProofFailed("the margin is larger than what is proved at the point")
+        require(number(claim.margin) <= self.margins[claim.rival], "the margin is larger than what is proved")
         near = [j for j in self.others if not self._kept_away(j)]
         self._pieces(near)
-        if not (self.rates[claim.rival] if proof.pairwise else self.all) <= self.bound:
-            raise ProofFailed("the Lipschitz bound is smaller than what its hints prove")
-        if any(not self._far(j) for j in near):
-            raise ProofFailed("the radius is larger than what its hints prove")
+        rate = self.rates[claim.rival] if proof.pairwise else self.all
+        require(rate <= self.bound, "the Lipschitz bound is smaller than what its hints prove")
+        require(all(self._far(j) for j in near), "the radius is larger than what its hints prove")
 
     def _far(self, j: int) -> bool:
         """Whether a Lipschitz bound keeps class j away: f_label - f_j ≥ margin - rate·‖z - centre‖ > 0."""

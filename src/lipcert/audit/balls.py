@@ -35,6 +35,12 @@ class Exhausted(ProofFailed):
     """There is no proof, and more bits would not help."""
 
 
+def require(holds: Any, what: str) -> None:
+    """ProofFailed, in these words, unless something holds."""
+    if not holds:
+        raise ProofFailed(what)
+
+
 def with_enough_bits(prove: Callable[[], Proved]) -> Proved:
     """What is proved with some of the precisions."""
     failure = ProofFailed("nothing was tried")
@@ -46,11 +52,21 @@ def with_enough_bits(prove: Callable[[], Proved]) -> Proved:
                 raise
             except ProofFailed as error:
                 failure = error
+            except (IndexError, TypeError, ValueError) as error:  # of numpy: some hints are missing, or too many
+                raise Exhausted("the hints do not fit the network") from error
     raise failure
 
 
 balls: Callable[[Any], Balls] = np.frompyfunc(ball, 1, 1)
 """Floats, exactly."""
+
+
+def hinted(numbers: Any, *shape: int) -> Balls:
+    """Floats of hints, which must have a shape."""
+    require(np.shape(numbers) == shape, f"the hints do not fit the network: {np.shape(numbers)} for {shape}")
+    return balls(numbers)
+
+
 mid, upper, lower, size = (np.frompyfunc(getattr(arb, name), 1, 1) for name in ("mid", "upper", "lower", "abs_upper"))
 rad = np.frompyfunc(lambda x: x.rad().upper(), 1, 1)
 root = np.frompyfunc(lambda x: x.sqrt(), 1, 1)

@@ -25,6 +25,7 @@ from lipcert.audit.balls import (
     dot,
     ellipsoid_norm,
     floats,
+    hinted,
     hull,
     image,
     induced_norm,
@@ -40,6 +41,7 @@ from lipcert.audit.balls import (
     positive,
     positive_definite,
     rad,
+    require,
     root,
     size,
     smaller,
@@ -82,6 +84,14 @@ class Layer:
     def size(self) -> int:
         return len(self.bias)
 
+    def views(self, interval: Interval) -> list[View]:
+        """Each neuron's function on its interval."""
+        return [f.on(low, high) for f, low, high in zip(self.functions, *interval, strict=True)]
+
+    def slopes(self, interval: Interval) -> Interval:
+        """The slope range of each neuron on its interval."""
+        return slopes_of(self.views(interval))
+
 
 Model = tuple[Layer, ...]
 
@@ -104,26 +114,30 @@ def read(network: Network, spread: float = SPREAD) -> Model:
             for place, neuron in enumerate(index):
                 functions[int(neuron)] = function(row.name, tuple(float(values[place]) for values in columns))
         known = tuple(f for f in functions if f is not None)
-        if len(known) != (len(bias) if number < network.depth else 0):
-            raise ProofFailed(f"layer {number} has {len(bias)} neurons and {len(known)} activations")
+        expected = len(bias) if number < network.depth else 0
+        require(len(known) == expected, f"layer {number} has {expected} neurons and {len(known)} activations")
         layers.append(Layer(balls(weight) * near_one, balls(bias) * near_one, known, layer.neurons))
     return tuple(layers)
+
+
+def check_distinct(chosen: Sequence[int], count: int) -> None:
+    """ProofFailed unless some coordinates of so many are named, each once."""
+    distinct = len(chosen) == len(set(chosen)) > 0 and set(chosen) <= set(range(count))
+    require(distinct, f"{tuple(chosen)[:5]} are not distinct coordinates of {count}")
 
 
 def part_of(
     model: Model, start: int, stop: int, inputs: Sequence[int] | None = None, outputs: Sequence[int] | None = None
 ) -> Model:
     """From z_start to v_stop, some coordinates at each end."""
-    if not 0 <= start < stop <= len(model):
-        raise ProofFailed(f"the network has {len(model)} layers, no part from {start} to {stop}")
+    require(0 <= start < stop <= len(model), f"the network has {len(model)} layers, no part from {start} to {stop}")
     layers = list(model[start:stop])
     layers[-1] = replace(layers[-1], functions=(), neurons=None)
     for place, picked, axis in ((0, inputs, 1), (-1, outputs, 0)):
         if picked is None:
             continue
         layer, count = layers[place], layers[place].weight.shape[axis]
-        if not picked or len(set(picked)) < len(picked) or min(picked) < 0 or max(picked) >= count:
-            raise ProofFailed(f"the part names coordinates {tuple(picked)[:5]} of {count}, which must be distinct")
+        check_distinct(picked, count)
         bias = layer.bias if axis else layer.bias[list(picked)]
         layers[place] = replace(layer, weight=layer.weight.take(list(picked), axis), bias=bias)
     return tuple(layers)
@@ -245,18 +259,17 @@ def inputs_of(region: Region, count: int, units: Array | None = None) -> Inputs 
         raise ProofFailed(f"there is no rule for a region of type {type(region).__name__}")
     box = region if isinstance(region, Box) else region.clip
     arrays = [region.center] if box is None else [region.center, box.lower, box.upper]
-    if np.ndim(region.radius) or any(np.shape(a) != (count,) or not np.isfinite(a).all() for a in arrays):
-        raise ProofFailed(f"the region must be a single one, of {count} finite coordinates")
-    if box is not None and not ((box.lower <= region.center) & (region.center <= box.upper)).all():
-        raise ProofFailed("the centre of the region lies outside it")
+    fits = not np.ndim(region.radius) and all(np.shape(a) == (count,) and np.isfinite(a).all() for a in arrays)
+    require(fits, f"the region must be a single one, of {count} finite coordinates")
+    inside = box is None or ((box.lower <= region.center) & (region.center <= box.upper)).all()
+    require(inside, "the centre of the region lies outside it")
     unit = balls(np.ones(count) if units is None else units)
     center, low, high = balls(region.center) / unit, *(balls(end) / unit for end in (arrays[1:] or [arrays[0]] * 2))
     if isinstance(region, Box):
         return Inputs(center, lower(low), upper(high))
     radius: Any = ball(float(region.radius))
     scale = balls(np.broadcast_to(region.units, (count,))) / unit
-    if not (radius.is_finite() and radius >= 0):
-        raise ProofFailed(f"the radius of a ball must be finite and at least 0, got {region.radius}")
+    require(radius.is_finite() and radius >= 0, f"a radius must be finite and at least 0, got {region.radius}")
     ends = lower(center - radius * scale), upper(center + radius * scale)
     if box is not None:
         ends = larger(ends[0], lower(low)), smaller(ends[1], upper(high))
@@ -296,8 +309,7 @@ def along_rays(model: Model) -> tuple[Model, Inputs]:
     layers, carrier = [], function("identity", ())
     for layer in model:
         straight = (not any(f.bends) and all(x == 0 for x in (*f.marks, f.value(arb(0)))) for f in layer.functions)
-        if not all(straight):
-            raise ProofFailed("a region without bounds can be cut only where activations are straight from zero on")
+        require(all(straight), "a region without bounds can be cut only where activations are straight from zero on")
         weight, neurons = np.hstack([layer.weight, layer.bias[:, None]]), layer.neurons
         if neurons is not None:
             weight = np.vstack([weight, balls(np.eye(1, weight.shape[1], weight.shape[1] - 1))])
@@ -315,12 +327,7 @@ _TAU = 2.0**-52
 """Weight of rounding errors in E, whose size is about one."""
 
 
-def views_on(functions: Sequence[Function], interval: Interval) -> list[View]:
-    """Each neuron's function on its interval."""
-    return [f.on(low, high) for f, low, high in zip(functions, *interval, strict=True)]
-
-
-def slopes_on(views: Sequence[View]) -> Interval:
+def slopes_of(views: Sequence[View]) -> Interval:
     """The slope range of each neuron."""
     low, high = np.array([view.slopes() for view in views], dtype=object).reshape(-1, 2).T
     return low, high
@@ -330,8 +337,7 @@ def halved(slopes: Interval) -> tuple[Balls, Balls]:
     """The middle of each range of slopes, and at least how far its ends are."""
     m = mid((slopes[0] + slopes[1]) / 2)
     r = larger(upper(slopes[1] - m), upper(m - slopes[0]))
-    if not is_finite(r).all():
-        raise ProofFailed("a slope has no bound")
+    require(is_finite(r).all(), "a slope has no bound")
     return m, r
 
 
@@ -380,8 +386,8 @@ class Lines:
     """A layer between lines: down·v + low ≤ φ(v) ≤ up·v + high on each neuron's interval, and floor ≤ φ ≤ roof."""
 
     def __init__(self, views: Sequence[View], slopes: Interval, down: Balls, up: Balls) -> None:
-        if not all(view.low.is_finite() and view.high.is_finite() for view in views):
-            raise ProofFailed("a line needs a bounded interval: a layer before has none")
+        bounded = all(view.low.is_finite() and view.high.is_finite() for view in views)
+        require(bounded, "a line needs a bounded interval: a layer before has none")
         self.slopes, self.down, self.up = slopes, down, up
         found = np.empty((4, len(views)), dtype=object)
         for k, (view, alpha, beta) in enumerate(zip(views, *slopes, strict=True)):
@@ -489,6 +495,15 @@ class Trace:
         last = self.lines[stop - 1]
         return upper(offset + np.where(rows > 0, rows * last.roof, rows * last.floor).sum(axis=1))
 
+    def ends(self) -> Interval:
+        """Between which numbers the outputs lie."""
+        last = len(self.model) - 1
+        return self.interval(last, self.boxed(last))
+
+    def entries(self) -> Balls:
+        """At least the size of each entry of the Jacobian, (outputs, inputs)."""
+        return size(jacobian(self.model, self.slopes))
+
     def outputs(self, rows: Balls) -> Balls:
         """At least max of rows·v_N."""
         last = self.model[-1]
@@ -504,7 +519,7 @@ def relaxed(model: Model, inputs: Inputs, intervals: list[Interval], whole: bool
     trace = Trace(model, inputs)
     for index, layer in enumerate(model[:-1]):
         low, high = both(intervals[index], trace.boxed(index))
-        views, some = views_on(layer.functions, (low, high)), []
+        views, some = layer.views((low, high)), []
         if not whole:
             some = [k for k, view in enumerate(views) if _undecided(layer.functions[k], view)]
             low, high = trace.interval(index, (low, high), np.array(some, dtype=int))
@@ -513,7 +528,7 @@ def relaxed(model: Model, inputs: Inputs, intervals: list[Interval], whole: bool
             return None
         for k in some:
             views[k] = layer.functions[k].on(low[k], high[k])
-        slopes = slopes_on(views)
+        slopes = slopes_of(views)
         trace.lines.append(Lines(views, slopes, *suggested_lines(layer, (low, high), slopes, least_area=whole)))
     return trace
 
@@ -541,7 +556,7 @@ def centre_values(model: Model, point: Balls) -> list[tuple[Balls, Balls]]:
         if layer.functions:
             values = np.array([f.value(x) for f, x in zip(layer.functions, middle, strict=True)], dtype=object)
             S = added(S, fresh)
-            slopes = slopes_on(views_on(layer.functions, around(middle, total)))
+            slopes = layer.slopes(around(middle, total))
             P = None if S is None else advance(S, slopes)
             z, error = mid(values), added(P, rad(values))
     return found
@@ -574,13 +589,15 @@ class Pass:
         self.intervals: list[Interval] = []
         self.slopes: list[Interval] = []
         self.spreads: list[Balls] = []
-        depths, local = self._enclosures()
+        names = [type(enclosure).__name__ for enclosure in hints.enclosures]
+        require(not set(names) - {"Linear", "Lipschitz"}, f"there is no rule for the enclosures {', '.join(names)}")
+        depths = [getattr(e, "depth", None) for e, name in zip(hints.enclosures, names) if name == "Linear"]
+        require(all(depth is None or depth >= 0 for depth in depths), "a linear enclosure has a depth of at least 0")
         self.traces = [] if inputs is None else [Trace(model, inputs, depth) for depth in depths]
         start, count = hints.start, model[0].weight.shape[1]
-        if start is not None and (np.shape(start) != (count,) or not ((start > 0.0) & (start < np.inf)).all()):
-            raise ProofFailed(f"the start of a sweep must be {count} positive numbers")
-        self.start = ONE if start is None else balls(start)
-        local = local and inputs is not None
+        self.start = ONE if start is None else hinted(start, count)
+        require(np.all(self.start > 0) and np.all(is_finite(self.start)), "a sweep must start with finite axes")
+        local = "Lipschitz" in names and inputs is not None
         centers = centre_values(model[:-1], inputs.center) if local and inputs else []
         first = model[0].weight * self.start
         P: Balls | None = None
@@ -596,14 +613,14 @@ class Pass:
                 interval = both(interval, around(value, reach))
             for trace in self.traces:
                 interval = trace.interval(index, interval)
-            if (interval[0] > interval[1]).any():
-                raise ProofFailed(f"the intervals of layer {index + 1} are empty: the hints contradict themselves")
-            views = views_on(layer.functions, interval)
+            empty = (interval[0] > interval[1]).any()
+            require(not empty, f"the intervals of layer {index + 1} are empty: the hints contradict themselves")
+            views = layer.views(interval)
             self.intervals.append(interval)
-            self.slopes.append(slopes_on(views))
+            self.slopes.append(slopes_of(views))
             for number, trace in enumerate(self.traces):
-                down, up = hints.lines[number * (len(model) - 1) + index]
-                trace.lines.append(Lines(views, self.slopes[-1], balls(down), balls(up)))
+                told = (hinted(line, layer.size) for line in hints.lines[number * (len(model) - 1) + index])
+                trace.lines.append(Lines(views, self.slopes[-1], *told))
             if local or carry:
                 P = advance(self.S, self.slopes[-1], self.multipliers(index))
         if carry:
@@ -611,24 +628,8 @@ class Pass:
 
     def multipliers(self, index: int) -> Balls:
         """Those of the hints; any would do."""
-        return balls(self.hints.multipliers[index]) * arb(4) ** int(self.hints.exponents[index])
-
-    def _enclosures(self) -> tuple[list[int | None], bool]:
-        """The depths of the linear relaxations, and whether the Lipschitz enclosure takes part; shapes are checked."""
-        hints, sizes = self.hints, [layer.size for layer in self.model[:-1]]
-        names = [type(enclosure).__name__ for enclosure in hints.enclosures]
-        if set(names) - {"Linear", "Lipschitz"}:
-            raise ProofFailed(f"there is no rule for the enclosures {', '.join(names)}")
-        depths = [getattr(e, "depth", None) for e, name in zip(hints.enclosures, names) if name == "Linear"]
-        if any(depth is not None and depth < 0 for depth in depths):
-            raise ProofFailed("the depth of a linear enclosure must be at least 0")
-        told = [np.shape(multiplier) for multiplier in hints.multipliers]
-        if told != [(size_,) for size_ in sizes] or len(hints.exponents) != len(sizes):
-            raise ProofFailed(f"the hints have multipliers of shapes {told}, the network has hidden layers of {sizes}")
-        wanted = [((size_,), (size_,)) for size_ in sizes] * len(depths)
-        if self.inputs is not None and [tuple(map(np.shape, pair)) for pair in hints.lines] != wanted:
-            raise ProofFailed("the hints lack slopes of bounding lines, or have too many")
-        return depths, "Lipschitz" in names
+        told = hinted(self.hints.multipliers[index], self.model[index].size)
+        return told * arb(4) ** int(self.hints.exponents[index])
 
     def bounds(self, norms: Norms = PLAIN) -> Sequence[Callable[[], arb]]:
         """Ways to bound the Lipschitz constant between norms without units, the cheapest first.
@@ -741,7 +742,7 @@ def norm_product(model: Model) -> arb:
     for layer in model:
         bound = bound * spectral(layer.weight)
         if layer.functions:
-            bound = bound * largest(size(np.concatenate(slopes_on(views_on(layer.functions, unbounded(layer.size))))))
+            bound = bound * largest(size(np.concatenate(layer.slopes(unbounded(layer.size)))))
     return bound.upper()
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from flint import arb
 
+from lipcert.audit import engine
 from lipcert.audit.balls import (
     ONE,
     Balls,
@@ -30,16 +31,7 @@ from lipcert.audit.balls import (
     unbounded,
     zeros,
 )
-from lipcert.audit.engine import (
-    Inputs,
-    Model,
-    Trace,
-    advance,
-    along_rays,
-    gain,
-    jacobian,
-    relaxed,
-)
+from lipcert.audit.engine import Inputs, Model, Trace
 from lipcert.audit.taylor import MOST_INPUTS, MOST_NEURONS, Expansion
 from lipcert.definitions.functions import ball
 from lipcert.model.arrays import Array
@@ -127,13 +119,22 @@ class Cuts:
 
 
 class Cover:
-    """The walk over a tree. A leaf is settled by its Taylor model, to first order, or because it has no input."""
+    """The walk over a tree: a leaf is settled by its Taylor model, to first order, or because it has no input.
 
-    def __init__(self, model: Model, inputs: Inputs, known: Sequence[Interval], tree: Any, what: str) -> None:
+    ``settles`` says whether what is found of a leaf does. Leaves are cut further by the ``shares`` of their neurons,
+    which it may set. With ``moving`` the model is one along rays; so many inputs, the first ones, are the network's.
+    """
+
+    def __init__(
+        self, model: Model, inputs: Inputs, known: Sequence[Interval], tree: Any, what: str,
+        settles: Callable[[Expansion | Trace], bool], moving: int | None = None,
+    ) -> None:  # fmt: skip
         self.model, self.root, self.cuts, self.what = model, Piece(inputs, list(known)), Cuts(tree), what
-        self.curved = any(any(f.bends) for layer in model for f in layer.functions)
+        self.settles, self.moving, self.shares = settles, moving, list[Array]()
+        curved = any(any(f.bends) for layer in model for f in layer.functions)
         few = len(inputs.center) <= MOST_INPUTS and all(layer.size <= MOST_NEURONS for layer in model)
-        self.smooth = self.curved and few and len(model) > 1
+        self.smooth = curved and few and len(model) > 1
+        self.kinked = not self.smooth or any(len(set(f.formulas)) > 1 for layer in model for f in layer.functions)
         count = len(self.cuts.nodes) + 1
         self.extra = _EXTRA + (_CURVED * count if self.smooth else count)
 
@@ -144,12 +145,12 @@ class Cover:
             piece, seen = todo.pop(), seen + 1
             if say is not None:
                 say(f"ball arithmetic: piece {seen} of about {2 * len(self.cuts.nodes) + 1}")
-            if self.outside(piece):
+            if self._outside(piece):
                 continue
             piece = replace(piece, inputs=piece.inputs.snug())
             if piece.node in self.cuts.nodes:
                 skipped = (piece.depth + 1) % _SKIPPED
-                if skipped or relaxed(self.model, piece.inputs, piece.intervals) is not None:
+                if skipped or engine.relaxed(self.model, piece.inputs, piece.intervals) is not None:
                     todo += self.cuts.halves(piece)
                 continue
             settled, axis = self._leaf(piece)
@@ -157,7 +158,7 @@ class Cover:
                 self.extra -= 1
                 if self.extra < 0:
                     raise Exhausted(f"{self.what}, which the second opinion cannot prove for a leaf of its tree")
-                todo += self.further(piece, axis)
+                todo += self._further(piece, axis)
 
     def _leaf(self, piece: Piece) -> tuple[bool, int | None]:
         """Whether a leaf is settled; if not, an axis across which it had better be cut."""
@@ -165,29 +166,29 @@ class Cover:
         if self.smooth:
             taylor = Expansion(self.model, piece.inputs, piece.intervals)
             piece.intervals[: len(taylor.intervals)] = taylor.intervals
-            if taylor.empty or self.by_taylor(taylor):
+            if taylor.empty or self.settles(taylor):
                 return True, None
             axis = taylor.axis()
-        trace = relaxed(self.model, piece.inputs, piece.intervals)
-        return trace is None or self.by_slopes(trace) or self.void(piece, trace), axis
+        trace = engine.relaxed(self.model, piece.inputs, piece.intervals)
+        return trace is None or self.settles(trace) or self._void(piece, trace), axis
 
-    def outside(self, piece: Piece) -> bool:
-        """Whether a piece has no input at first sight."""
-        return piece.inputs.empty()
+    def _outside(self, piece: Piece) -> bool:
+        """Whether a piece has no input at first sight; rays begin where some coordinate has size one."""
+        missed = self.moving is not None and (larger(-piece.inputs.lower, piece.inputs.upper) < 1).all()
+        return bool(missed) or piece.inputs.empty()
 
-    def by_taylor(self, found: Expansion) -> bool:
-        """Whether a Taylor model shows it."""
-        raise NotImplementedError
-
-    def by_slopes(self, trace: Trace) -> bool:
-        """Whether lines or slopes show it."""
-        raise NotImplementedError
-
-    def further(self, piece: Piece, axis: int | None) -> list[Piece]:
-        """Two parts of a leaf."""
+    def _further(self, piece: Piece, axis: int | None) -> list[Piece]:
+        """At the kink of the open neuron with the largest share, or across an axis."""
+        shares = [(float(x), index, k) for index, row in enumerate(self.shares) for k, x in enumerate(row) if x > 0]
+        few = len(piece.inputs.lower) > _FEW_INPUTS or len(shares) <= _FEW
+        if shares and self.kinked and few:
+            _, index, k = max(shares)
+            low, high = (side[k] for side in piece.intervals[index])
+            inner = [mark for mark in self.model[index].functions[k].on(low, high).marks if low < mark < high]
+            return piece.halves(index, k, inner[0].mid() if inner else ((low + high) / 2).mid())
         return piece.across(axis)
 
-    def void(self, piece: Piece, trace: Trace) -> bool:
+    def _void(self, piece: Piece, trace: Trace) -> bool:
         """Whether the stored weights λ prove that no input obeys the intervals of a piece.
 
         They ask for λ·v ≥ Σ λ_j (low_j where λ_j > 0, else high_j); back-substitution bounds λ·v from above.
@@ -203,46 +204,38 @@ class Cover:
         return bool(above[0] < asked)
 
 
-class LipschitzCover(Cover):
-    """A Lipschitz bound; of a region without bounds, over the rays of a box."""
+class Lipschitz:
+    """A Lipschitz bound by the leaves of a tree, at most the claim; of a region without bounds, over rays of a box."""
 
     def __init__(
-        self,
-        model: Model,
-        inputs: Inputs | None,
-        known: Sequence[Interval],
-        tree: Any,
-        claim: arb,
-        norms: Norms = PLAIN,
-        start: Any = ONE,
-    ) -> None:
+        self, model: Model, inputs: Inputs | None, known: Sequence[Interval], tree: Any, claim: arb,
+        norms: Norms = PLAIN, start: Any = ONE,
+    ) -> None:  # fmt: skip
         self.norms, self.claim, self.worst = norms, claim, arb(0)
         self.moving = None if inputs is not None else model[0].weight.shape[1]
         if inputs is None:
-            model, inputs = along_rays(model)
+            model, inputs = engine.along_rays(model)
             known = [unbounded(layer.size) for layer in model[:-1]]
-        super().__init__(model, inputs, known, tree, f"the certificate claims {float(claim)!r}")
         first = model[0].weight[:, : self.moving]
-        self.factor = gain(norms, start, first.shape[1])
+        self.factor = engine.gain(norms, start, first.shape[1])
+        self.moved = (replace(model[0], weight=first), *model[1:])
         self.carried = (replace(model[0], weight=first * start), *model[1:])
         self.chain = Chain.of([floats(layer.weight) for layer in self.carried])
-        self.moved = (replace(model[0], weight=first), *model[1:])
-        self.kinked = any(len(set(f.formulas)) > 1 for layer in model for f in layer.functions)
         self.multipliers: list[Array] | None = None
-        self.shares: Sequence[Array] = ()
+        what = f"the certificate claims {float(claim)!r}"
+        self.cover = Cover(model, inputs, known, tree, what, self._settles, self.moving)
 
     def bound(self) -> arb:
-        """The largest bound of a leaf, at most the claim."""
-        self.prove()
+        """The largest bound of a leaf."""
+        self.cover.prove()
         return self.worst
 
-    def outside(self, piece: Piece) -> bool:
-        """Also where no coordinate has size one, and rays do not begin there."""
-        missed = self.moving is not None and (larger(-piece.inputs.lower, piece.inputs.upper) < 1).all()
-        return bool(missed) or piece.inputs.empty()
-
-    def by_taylor(self, found: Expansion) -> bool:
-        return self._noted(found.bound(self.norms, self.moving))
+    def _settles(self, found: Expansion | Trace) -> bool:
+        return (
+            self._by_slopes(found.slopes)
+            if isinstance(found, Trace)
+            else self._noted(found.bound(self.norms, self.moving))
+        )
 
     def _noted(self, bound: arb) -> bool:
         """Whether a bound of a leaf is at most the claim."""
@@ -251,24 +244,23 @@ class LipschitzCover(Cover):
         self.worst = larger(self.worst, bound)
         return True
 
-    def by_slopes(self, trace: Trace) -> bool:
+    def _by_slopes(self, slopes: list[Interval]) -> bool:
         """By ellipsoids with suggested multipliers, or by an interval for each entry of the Jacobian."""
-        slopes = trace.slopes
         about = [(floats(a), floats(b)) for a, b in slopes]
         settled = all((alpha == beta).all() for alpha, beta in slopes)
         goal = float(self.claim) / float(self.factor)
         for rounds in _ROUNDS:
-            found, self.multipliers, self.shares = self.chain.suggest(
+            found, self.multipliers, self.cover.shares = self.chain.suggest(
                 about, self.multipliers, rounds, goal * (1.0 - 1e-9)
             )
             hope = found <= goal * (1.0 + 1e-9) or settled or self.norms.output.name != "l2"
             if hope and self._noted(self._carry(slopes, self.multipliers)):
                 return True
-            if settled or found > _NEAR * goal or self.curved:
+            if settled or found > _NEAR * goal:
                 break
         if not settled and self.norms.plain:
             return False
-        return self._noted(induced_norm(jacobian(self.moved, slopes), self.norms))
+        return self._noted(induced_norm(engine.jacobian(self.moved, slopes), self.norms))
 
     def _carry(self, slopes: list[Interval], multipliers: list[Array] | None) -> arb:
         P: Balls | None = None
@@ -276,16 +268,5 @@ class LipschitzCover(Cover):
             S = image(layer.weight, P)
             if index < len(slopes):
                 scale = arb(4) ** int(sum(self.chain.powers[: index + 1]))
-                P = advance(S, slopes[index], None if multipliers is None else balls(multipliers[index]) * scale)
+                P = engine.advance(S, slopes[index], None if multipliers is None else balls(multipliers[index]) * scale)
         return (ellipsoid_norm(S, self.norms.output) * self.factor).upper()
-
-    def further(self, piece: Piece, axis: int | None) -> list[Piece]:
-        """At the kink of the open neuron with the largest share, or across an axis."""
-        shares = [(float(x), index, k) for index, row in enumerate(self.shares) for k, x in enumerate(row) if x > 0]
-        few = len(piece.inputs.lower) > _FEW_INPUTS or len(shares) <= _FEW
-        if shares and (self.kinked or not self.smooth) and few:
-            _, index, k = max(shares)
-            low, high = (side[k] for side in piece.intervals[index])
-            inner = [mark for mark in self.model[index].functions[k].on(low, high).marks if low < mark < high]
-            return piece.halves(index, k, inner[0].mid() if inner else ((low + high) / 2).mid())
-        return piece.across(axis)

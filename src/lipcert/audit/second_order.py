@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 from flint import arb, arb_poly, arb_series, ctx
 
+from lipcert.audit import engine
 from lipcert.audit.balls import (
     Balls,
     Interval,
@@ -31,6 +32,7 @@ from lipcert.audit.balls import (
     diagonal,
     dot,
     floats,
+    hinted,
     image,
     larger,
     largest,
@@ -41,6 +43,7 @@ from lipcert.audit.balls import (
     positive,
     positive_definite,
     rad,
+    require,
     root,
     size,
     smaller,
@@ -48,16 +51,7 @@ from lipcert.audit.balls import (
     upper,
     zeros,
 )
-from lipcert.audit.engine import (
-    Inputs,
-    Model,
-    advance,
-    centre_values,
-    fewer,
-    slopes_on,
-    suggested_lines,
-    views_on,
-)
+from lipcert.audit.engine import Inputs, Model
 from lipcert.definitions.functions import Formula, Function, View, ball, least, most
 from lipcert.errors import ProofFailed
 from lipcert.kernel.hints import Curved
@@ -179,14 +173,13 @@ class Place:
 
     @property
     def radius(self) -> Any:
-        if not self.inputs.plain:
-            raise ProofFailed("bounds of rows to second order are about ℓ2 balls only")
+        require(self.inputs.plain, "bounds of rows to second order are about ℓ2 balls only")
         return self.inputs.radius
 
     @cached_property
     def narrow(self) -> tuple[Model, Inputs, arb]:
         """The model and its ball on fewer inputs, where the first layer is narrower."""
-        return fewer(self.model, self.inputs)
+        return engine.fewer(self.model, self.inputs)
 
     def over_ball(self, g: Balls, B: Balls, top: arb, mu: arb) -> arb:
         """At least max of g·d + ½dᵀHd over the ball, for H = W_1ᵀBW_1 and top ≥ λmax(H): ½(gᵀ(μ - H)⁻¹g + μδ²).
@@ -219,13 +212,9 @@ def by_parabolas(place: Place, spreads: Sequence[Balls], hints: Any) -> arb:
     every: list[Balls] = []
     for index in reversed(range(len(model) - 1)):
         layer = model[index]
-        if {np.shape(hints.slopes[index]), np.shape(hints.bends[index])} != {(layer.size,)}:
-            raise ProofFailed("the hints are for other layers")
-        g, bends = balls(hints.slopes[index]), balls(hints.bends[index])
+        g, bends = (hinted(told[index], layer.size) for told in (hints.slopes, hints.bends))
         centers = zip(*place.centers[index], strict=True)
-        for k, (view, (c, error)) in enumerate(
-            zip(views_on(layer.functions, place.known[index]), centers, strict=True)
-        ):
+        for k, (view, (c, error)) in enumerate(zip(layer.views(place.known[index]), centers, strict=True)):
             alpha, beta = view.slopes()
             if alpha == beta:
                 g[k], bends[k] = row[k] * alpha, arb(0)
@@ -261,14 +250,12 @@ def _top(S: Balls, bends: Balls) -> arb:
 def _together(place: Place, bends: Sequence[Balls], multipliers: Sequence[Array]) -> tuple[Balls, arb]:
     """B of the first layer, and at least λmax(WᵀBW) and zero."""
     model = place.model
-    if [np.shape(T) for T in multipliers] != [(layer.size,) for layer in model[:-2]]:
-        raise ProofFailed("the hints are for other layers")
     B = diagonal(bends[-1])
     for index in reversed(range(len(model) - 2)):
         neurons = zip(model[index].functions, *place.known[index], *place.centers[index], strict=True)
         low, high = np.array([secants(*neuron) for neuron in neurons], dtype=object).T
         W = model[index + 1].weight
-        step = advance(image(W.T, B), (low, high), balls(multipliers[index]), signed=True)
+        step = engine.advance(image(W.T, B), (low, high), hinted(multipliers[index], model[index].size), signed=True)
         B = at_least(plus_diagonal(step, bends[index]))
     narrow, _, stretch = place.narrow
     return B, (largest_eigenvalue(image(narrow[0].weight.T, B)) * stretch * stretch).upper()
@@ -281,8 +268,7 @@ class DualBound:
     """
 
     def __init__(self, model: Model, inputs: Inputs, known: Sequence[Interval], cuts: Sequence[Any] = ()) -> None:
-        if not inputs.plain:
-            raise ProofFailed("dual bounds are about balls of the ℓ2 norm only")
+        require(inputs.plain, "dual bounds are about balls of the ℓ2 norm only")
         parts = [(low.copy(), high.copy()) for low, high in known]
         for layer_, neuron, side in cuts:
             low, high = parts[layer_]
@@ -290,13 +276,12 @@ class DualBound:
                 low[neuron] = larger(low[neuron], arb(0))
             else:
                 high[neuron] = smaller(high[neuron], arb(0))
-        views = [views_on(layer.functions, ends) for layer, ends in zip(model[:-1], parts, strict=True)]
-        slopes = [slopes_on(every) for every in views]
+        views = [layer.views(ends) for layer, ends in zip(model[:-1], parts, strict=True)]
+        slopes = [engine.slopes_of(every) for every in views]
         opens = [np.flatnonzero(~(alpha == beta)) for alpha, beta in slopes]
         self.count = len(inputs.center)
         self.size = 1 + self.count + sum(map(len, opens))
-        if self.size > _LARGEST:
-            raise ProofFailed("the dual bound is too large for ball arithmetic; verify without exact")
+        require(self.size <= _LARGEST, "the dual bound is too large for ball arithmetic; verify without exact")
         self.left: list[Balls] = []
         self.right: list[Balls] = []
         self.free: list[bool] = []
@@ -315,7 +300,7 @@ class DualBound:
             at += len(some)
             kinks = [layer.functions[k].kink(*(end[k] for end in parts[index])) for k in some]
             bent = np.array([kink is not None for kink in kinks], dtype=bool)
-            down, up = suggested_lines(layer, parts[index], slopes[index])
+            down, up = engine.suggested_lines(layer, parts[index], slopes[index])
             told = list(zip(layer.functions, views[index], v, z, down, up, strict=True))
             self._add([_kink_products(kink, *told[k][1:4]) for k, kink in zip(some, kinks) if kink], free=2)
             self._add([_line_products(*told[k]) for k in some[~bent]])
@@ -325,9 +310,8 @@ class DualBound:
 
     def below(self, row: Array, multipliers: Array, outer: float, limit: arb) -> bool:
         """Whether row·v_N is proved to be less than a limit."""
-        if np.shape(multipliers) != (len(self.free),):
-            raise ProofFailed("the multipliers are not those of the products")
-        weights = np.where(np.array(self.free, dtype=bool), balls(multipliers), positive(balls(multipliers)))
+        weights = hinted(multipliers, len(self.free))
+        weights = np.where(np.array(self.free, dtype=bool), weights, positive(weights))
         ring = positive(ball(float(outer)))
         M = zeros(self.size, self.size)
         if self.left:
@@ -407,25 +391,23 @@ def prove_curved(model: Model, inputs: Inputs | None, hints: Curved) -> arb:
     """At least the norm of the Jacobian anywhere in a ball."""
     if inputs is None or not inputs.plain or len(model) < 2:
         raise ProofFailed("bounds to second order are about ℓ2 balls, and networks with a hidden layer")
-    model, inputs, stretch = fewer(model, inputs)
+    model, inputs, stretch = engine.fewer(model, inputs)
     ends, outputs = np.cumsum([0, *(layer.size for layer in model[:-1])]), model[-1].size
     r, d = inputs.radius, len(inputs.center)
     shapes = (hints.slopes.shape, hints.balance.shape, hints.mix.shape, hints.weights.shape)
-    if shapes != ((3, ends[-1]), (ends[-1],), (outputs, outputs), (6,)):
-        raise ProofFailed(f"the hints to second order are not for this network: their shapes are {shapes}")
+    require(shapes == ((3, ends[-1]), (ends[-1],), (outputs, outputs), (6,)), "the hints do not fit the network")
     every = balls(np.vstack([hints.slopes, np.clip(hints.balance, 2.0**-40, 2.0**40)]))
     *weights, share = np.clip(hints.weights, _LEAST_SHARE, 2.0**20).tolist()
     c1, c2, a2, a3, a = map(ball, weights)
     rest, a1 = 1 - c1 - c2, 1 - a2 - a3
-    if not (rest > 0 and a1 > 0):
-        raise ProofFailed("shares of the hints to second order do not leave anything for the other terms")
+    require(rest > 0 and a1 > 0, "shares of the hints to second order do not leave anything for the other terms")
     maps = _linear_maps(model, every[0], ends)
     last = maps[ends[-1] :]
     N = balls(hints.mix @ floats(last[:, :d]))
     Psi, eye = plus_diagonal(dot(N.T, N), arb(1)), diagonal(balls(np.ones(d)))
     inverse = solve(Psi, eye)
     F, E, fits, mu = zeros(0, 0), zeros(0), zeros(0), arb(0)
-    for k, (value, error) in enumerate(centre_values(model[:-1], inputs.center)):
+    for k, (value, error) in enumerate(engine.centre_values(model[:-1], inputs.center)):
         start, end = ends[k], ends[k + 1]
         B, K, (sigma, tau, psi, t) = maps[:end, :d], maps[:end, d : d + start], every[:, :end]
         S, S_Psi = image(B, None), image(B, at_least(Psi))

@@ -32,7 +32,7 @@ from lipcert.audit.balls import (
     size,
     upper,
 )
-from lipcert.audit.engine import Inputs, Layer, Model, views_on
+from lipcert.audit.engine import Inputs, Layer, Model
 from lipcert.audit.second_order import CELLS, remainder
 from lipcert.definitions.functions import ball, most
 from lipcert.model.arrays import Array
@@ -202,6 +202,10 @@ class Expansion:
         every = [induced_norm(balls(one).T, norms) for one in (*values, rest)]
         return (largest(np.array(every[:-1])) + every[-1]).upper()
 
+    def ends(self) -> Interval:
+        """Between which numbers the outputs lie."""
+        return self.v.ends()
+
     def axis(self) -> int:
         """The axis across which the Jacobian changes most, or where little is known of it, what enters the network."""
         sizes = np.abs(self.J.terms / self.half[:, None]).sum(axis=(1, 2))
@@ -228,7 +232,7 @@ def _activated(layer: Layer, v: Taylor, interval: Interval) -> tuple[Taylor, Tay
     found = np.stack([fit @ layer.neurons.value(at), fit @ layer.neurons.slope(at)])
     found = np.nan_to_num(found / half ** np.arange(count)[:, None], posinf=0.0, neginf=0.0)
     m, h, rests = balls(middle), balls(half), np.zeros((2, len(middle)))
-    for k, view in enumerate(views_on(layer.functions, (lower(m - h), upper(m + h)))):
+    for k, view in enumerate(layer.views((lower(m - h), upper(m + h)))):
         alpha, beta = view.slopes()
         slope, value = float((alpha + beta) / 2), layer.functions[k].value(m[k])
         steep = most([(beta - slope).upper(), (slope - alpha).upper()])
