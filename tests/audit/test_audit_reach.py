@@ -12,6 +12,7 @@ import pytest
 import lipcert as lc
 from lipcert.answers.proofs import Proof
 from lipcert.answers.reach import Reach
+from lipcert.audit import engine
 from lipcert.audit.balls import balls
 from lipcert.errors import ProofFailed
 from lipcert.kernel.tree import LEAF, Tree
@@ -79,10 +80,9 @@ def test_no_lines_prove_what_is_false(pieces: bool, monkeypatch: pytest.MonkeyPa
     network, found = by_pieces("relu") if pieces else honest()
     values = network(found.region.sample(20_000, rng))
     lower, upper = values.min(axis=0), values.max(axis=0)
-    for place in ("lipcert.audit.engine", "lipcert.audit.second_order"):
-        monkeypatch.setattr(
-            f"{place}.suggested_lines", lambda layer, *_, **__: tuple(balls(rng.normal(size=(2, layer.size))))
-        )
+    monkeypatch.setattr(
+        engine, "suggested_lines", lambda layer, *_, **__: tuple(balls(rng.normal(size=(2, layer.size))))
+    )
     for number in range(6):
         false = lower.copy(), upper.copy()
         false[number % 2][number % 3] += 1e-3 if number % 2 == 0 else -1e-3

@@ -16,8 +16,11 @@ from lipcert.audit.balls import balls, dot, ellipsoid_norm, induced_norm, spectr
 from lipcert.audit.engine import advance, inputs_of, read
 from lipcert.audit.taylor import Expansion
 from lipcert.definitions.functions import Function, View, precision
+from lipcert.kernel.fourier import by_channel, prove_symbols
+from lipcert.kernel.hints import Hints
 from lipcert.model.norms import NORMS, PLAIN, Norms
 from lipcert.model.regions import Region
+from lipcert.questions import verify as questions
 from networks import random_network
 from second_opinion import refused
 
@@ -158,3 +161,17 @@ def test_taylor_models_hold_values_and_jacobians(activation: str) -> None:
     assert worst <= bound
     assert activation == "relu" or bound < 1.2 * worst
     assert isinstance(read(network)[0].functions[0], Function)
+
+
+def test_one_multiplier_for_each_channel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a convolution they are proved with its matrix; slopes of all of space are those of the frequencies."""
+    kernels = [np.random.default_rng(k).standard_normal(shape) for k, shape in enumerate([(3, 2, 3, 3), (2, 3, 3, 3)])]
+    network = lc.conv_stack(kernels, image=(5, 4), activation="relu")
+    sweep = Hints((), (np.array([400.0, 300.0, 500.0]),), (0,))
+    assert by_channel(network, sweep)
+    claim = replace(lc.certify(network, method=lc.ClosedForm()), sweeps=(sweep,), bound=prove_symbols(network, sweep))
+    assert 0.5 * claim.bound < lc.verify(network, claim, exact=True) <= claim.bound
+    assert refused(network, replace(claim, bound=lc.lower_bound(network, lc.Ball(np.zeros(40), 10.0)).value))
+    monkeypatch.setattr(questions, "_WIDE_KERNELS", 50)
+    with pytest.raises(lc.InvalidInput, match="per channel"):
+        lc.verify(network, claim, exact=True)

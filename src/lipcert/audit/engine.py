@@ -628,8 +628,10 @@ class Pass:
 
     def multipliers(self, index: int) -> Balls:
         """Those of the hints; any would do."""
-        told = hinted(self.hints.multipliers[index], self.model[index].size)
-        return told * arb(4) ** int(self.hints.exponents[index])
+        told, count = self.hints.multipliers[index], self.model[index].size
+        if 0 < np.size(told) < count and count % np.size(told) == 0:  # one for each channel of a convolution
+            told = np.repeat(told, count // np.size(told))
+        return hinted(told, count) * arb(4) ** int(self.hints.exponents[index])
 
     def bounds(self, norms: Norms = PLAIN) -> Sequence[Callable[[], arb]]:
         """Ways to bound the Lipschitz constant between norms without units, the cheapest first.
