@@ -20,7 +20,8 @@ from lipcert.audit.second_order import secants
 from lipcert.definitions.functions import precision
 from lipcert.definitions.rows import function
 from lipcert.errors import ProofFailed
-from lipcert.methods.second_order import _touching
+from lipcert.kernel.quadratic_form import QuadraticHints
+from lipcert.methods.second_order import _Objective
 from lipcert.model.activations import Activation
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
@@ -64,6 +65,10 @@ def test_a_radius_of_zero_says_nothing() -> None:
     label = int(np.argmin(network(POINT)))
     found = lc.certified_radius(network, POINT, label)
     assert lc.verify(network, found, exact=True) == 0.0
+
+
+def quadratic(proof: RadiusProof) -> list[QuadraticHints]:
+    return [one for one in proof.rows if isinstance(one, QuadraticHints)]
 
 
 def proof_of(found: CertifiedRadius) -> RadiusProof:
@@ -126,9 +131,9 @@ def test_second_order_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     network, found = curved()
     proof = proof_of(found)
     assert lc.verify(network, found, exact=True) == found.radius
-    for pairs in ((), proof.pairs[1:], tuple(replace(one, mu=0.5 * one.mu) for one in proof.pairs)):
+    for rows in ((), proof.rows[1:], tuple(replace(one, mu=0.5 * one.mu) for one in quadratic(proof))):
         with pytest.raises(ProofFailed):
-            lc.verify(network, replace(found, proof=replace(proof, pairs=pairs)), exact=True)
+            lc.verify(network, replace(found, proof=replace(proof, rows=rows)), exact=True)
 
 
 def test_no_hints_to_second_order_prove_what_is_false(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,15 +144,15 @@ def test_no_hints_to_second_order_prove_what_is_false(monkeypatch: pytest.Monkey
     proof, rng = proof_of(far), np.random.default_rng(0)
     for _ in range(6):
         pairs = []
-        for one in proof.pairs:
-            told = tuple(np.asarray(T) * rng.choice([0.0, 1e-3, 1.0, 30.0, -1.0, np.nan]) for T in one.multipliers)
+        for one in quadratic(proof):
+            told = tuple(T * rng.choice([0.0, 1e-3, 1.0, 30.0, -1.0, np.nan]) for T in one.multipliers or ())
             bends = tuple(np.asarray(b) * rng.choice([0.0, 0.5, 1.0, -1.0]) for b in one.bends)
             pairs.append(replace(one, multipliers=told, bends=bends, mu=one.mu * float(rng.choice([0.3, 1.0, 9.0]))))
         with pytest.raises(ProofFailed):
-            lc.verify(network, replace(far, proof=replace(proof, pairs=tuple(pairs))), exact=True)
-    short = tuple(replace(one, multipliers=()) for one in proof.pairs)
+            lc.verify(network, replace(far, proof=replace(proof, rows=tuple(pairs))), exact=True)
+    short = tuple(replace(one, multipliers=()) for one in quadratic(proof))
     with pytest.raises(ProofFailed, match="do not fit"):
-        lc.verify(network, replace(found, proof=replace(proof_of(found), pairs=short)), exact=True)
+        lc.verify(network, replace(found, proof=replace(proof_of(found), rows=short)), exact=True)
 
 
 def test_a_leaf_that_is_lost_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,8 +196,9 @@ def test_what_parabolas_say_is_above_what_is_sampled(clip: Any) -> None:
     found = lc.certify(network, ball, lc.ClosedForm())
     row = np.array([1.0, -1.0, 0.0])
     most = float((network(ball.sample(4000, rng)) @ row).max())
-    relaxation = prove_outputs(network, ball, lc.ClosedForm()).quadratic_relaxation()
-    drawn = _touching(relaxation, row)
+    relaxation = prove_outputs(network, ball, lc.ClosedForm()).quadratic_relaxation
+    objective = _Objective(relaxation, row)
+    drawn = objective.hints(objective.start())
     with precision(128):
         layers, inputs = engine.read(network), engine.inputs_of(ball, 3)
         assert inputs is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -11,10 +12,10 @@ import pytest
 
 import lipcert as lc
 from lipcert.errors import ProofFailed
-from lipcert.kernel import quadratic_relaxation as proof
+from lipcert.kernel import quadratic_form as proof
+from lipcert.kernel.arithmetic import Near
 from lipcert.kernel.neuron_bounds import value_error
-from lipcert.kernel.quadratic_relaxation import QuadraticRelaxation, SecondOrderHints, Spread, Stage
-from lipcert.kernel.row_bounds import first_factor
+from lipcert.kernel.quadratic_form import KnownLayer, QuadraticHints, QuadraticRelaxation, first_factor
 from lipcert.methods.second_order import SecondOrderSearch, _Objective, suits
 from lipcert.model.activations import Activation
 from lipcert.model.arrays import Array
@@ -27,18 +28,18 @@ SIZES = [(3, 6, 2), (3, 7, 6, 2), (2, 5, 6, 4, 2), (20, 5, 6, 2)]
 
 
 def relaxed(network: lc.Network, ball: lc.Ball) -> QuadraticRelaxation:
-    return prove_outputs(network, ball, lc.ClosedForm()).quadratic_relaxation()
+    return prove_outputs(network, ball, lc.ClosedForm()).quadratic_relaxation
 
 
-def hinted(found: QuadraticRelaxation, row: Array = ROW, wild: Any = None) -> SecondOrderHints:
+def hinted(found: QuadraticRelaxation, row: Array = ROW, wild: Any = None) -> QuadraticHints:
     """Where a search begins; or anything, by a random number generator."""
     objective = _Objective(found, row)
     hints = objective.hints(objective.start())
     if wild is None:
         return hints
-    parts = (hints.slopes, hints.bends, hints.multipliers)
+    parts = (hints.slopes, hints.bends, hints.multipliers or ())
     slopes, bends, T = (tuple(part * wild.uniform(-0.5, 3.0, part.shape) for part in some) for some in parts)
-    return SecondOrderHints(row, slopes, bends, T, 30.0 * hints.mu)
+    return QuadraticHints(row, slopes, bends, 30.0 * hints.mu, multipliers=T)
 
 
 @pytest.mark.parametrize("row", ROWS, ids=ROW_LABELS)
@@ -52,9 +53,7 @@ def test_secants_hold(row: Activation, error: float) -> None:
         ways = 10.0 ** rng.uniform(-6.0, 1.3, (2, n)) * rng.integers(0, 4, (2, n)).clip(max=1)
         lower, upper = center - ways[0], center + ways[1]
         layer = Layer(np.eye(n), np.zeros(n), Neurons.of(row, n))
-        nothing, errors = Spread(np.eye(n), 0, np.arange(n)), np.full(n, error)
-        stage: Stage = proof._stage(layer, (lower, upper), (center, errors), nothing)
-        alpha, beta = stage.secants
+        alpha, beta = KnownLayer.of(layer, (lower, upper), Near(center, np.full(n, error))).secants
         assert layer.neurons is not None
         shares = np.concatenate([np.linspace(0.0, 1.0, 301), 10.0 ** rng.uniform(-8.0, 0.0, 100)])[:, None]
         for end in (lower, upper):
@@ -100,7 +99,7 @@ def test_linear_networks_exactly(seed: int) -> None:
         exact = exact.dot(np.vectorize(Fraction, otypes=[object])(weight))
     radius, square = float(10.0 ** rng.uniform(-8.0, 2.0)), (exact**2).sum()
     above = relaxed(network, lc.Ball(np.zeros(4), radius)).above(
-        SecondOrderHints(ROW, (np.zeros(5), np.zeros(6)), (np.zeros(5), np.zeros(6)), (np.zeros(5),), 0.0)
+        QuadraticHints(ROW, (np.zeros(5), np.zeros(6)), (np.zeros(5), np.zeros(6)), 0.0, multipliers=(np.zeros(5),))
     )
     assert above == np.inf or Fraction(above) ** 2 >= Fraction(radius) ** 2 * square
     hints = hinted(relaxed(network, lc.Ball(np.zeros(4), radius)))
@@ -188,9 +187,9 @@ def test_a_bowl_is_as_wide_as_it_is() -> None:
 def test_planted_mistakes_are_caught(monkeypatch: pytest.MonkeyPatch, mistake: str) -> None:
     """Heights left out, secants that are too flat, squares that count too little: then some point is above."""
     tanh, exact = random_network(5, (2, 8, 8, 2), "tanh", gain=6.0, bias=0.2), mistake == "squares"
-    secants = Stage.secants.func  # type: ignore[attr-defined]
+    secants = KnownLayer.secants.func  # type: ignore[attr-defined]
 
-    def flat(stage: Stage) -> tuple[Array, Array]:
+    def flat(stage: KnownLayer) -> tuple[Array, Array]:
         alpha, beta = secants(stage)
         return (0.25 * (alpha + beta),) * 2
 
@@ -198,7 +197,7 @@ def test_planted_mistakes_are_caught(monkeypatch: pytest.MonkeyPatch, mistake: s
         heights = proof._heights
         monkeypatch.setattr(proof, "_heights", lambda *given: heights(*given) - 0.05)
     if mistake == "secants":
-        monkeypatch.setattr(Stage, "secants", property(flat))
+        monkeypatch.setattr(KnownLayer, "secants", property(flat))
     if mistake == "squares":
         together = QuadraticRelaxation._together
         monkeypatch.setattr(
@@ -211,9 +210,7 @@ def test_planted_mistakes_are_caught(monkeypatch: pytest.MonkeyPatch, mistake: s
         for row in (ROW, -ROW):
             hints = hinted(found, row)
             mus = (factor * hints.mu for factor in (1.0, 1.5, 2.5))
-            bounds = [
-                found.above(SecondOrderHints(row, hints.slopes, hints.bends, hints.multipliers, mu)) for mu in mus
-            ]
+            bounds = [found.above(replace(hints, mu=mu)) for mu in mus]
             caught |= bool(min(bounds) < (values @ row).max())
     assert caught == bool(mistake)
 
@@ -239,15 +236,15 @@ def test_slopes_bends_and_multipliers_are_improved_together(activation: str) -> 
     network, center, row = random_network(0, (3, 20, 20, 2), activation, gain=2.0), np.full(3, 0.1), -ROW
     row = row * -np.sign(row @ network(center))
     for radius in 0.2 * 1.1 ** np.arange(40.0):
-        found = relaxed(network, lc.Ball(center, radius))
-        objective = _Objective(found, row)
+        facts = prove_outputs(network, lc.Ball(center, radius), lc.ClosedForm())
+        objective = _Objective(facts.quadratic_relaxation, row)
         start = objective(objective.start())
         assert start is not None
         if start.total > 0.1 * objective.scale:
             break
-    hints = SecondOrderSearch().suggest(found, row)
+    hints = SecondOrderSearch().suggest(facts, row)
     assert hints is not None
-    assert found.show_negative(row, [hints])
+    assert facts.quadratic_relaxation.above(hints) < 0.0
 
 
 def test_what_is_left_alone() -> None:
@@ -259,4 +256,4 @@ def test_what_is_left_alone() -> None:
     good = hinted(found)
     for wrong in ((), (np.ones(3),), (np.ones(4), np.ones(5))):
         with pytest.raises(ProofFailed, match="other layers"):
-            found.above(SecondOrderHints(ROW, good.slopes, good.bends, wrong, good.mu))
+            found.above(replace(good, multipliers=wrong))

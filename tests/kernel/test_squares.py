@@ -22,7 +22,7 @@ SUGGESTIONS = {
     "step.multipliers": "the multipliers that were used, as a hint",
     "fourier._portions": "how many frequencies go together",
     "fourier._step": "the square of a number of neurons",
-    "row_bounds.first_factor": "the square of a number of rows",
+    "quadratic_form.first_factor": "the square of a number of rows",
     "sweep.stacked": "how many regions go together",
 }
 """Functions in which squares are no part of a proof, and what they are."""

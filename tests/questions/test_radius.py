@@ -19,7 +19,7 @@ from lipcert.errors import Interrupted
 from lipcert.kernel import outputs
 from lipcert.kernel.counterexample import subject_of
 from lipcert.kernel.outputs import OutputBounds
-from lipcert.kernel.quadratic_relaxation import QuadraticRelaxation, SecondOrderHints
+from lipcert.kernel.quadratic_form import QuadraticHints
 from lipcert.methods.second_order import SecondOrderSearch
 from lipcert.model.arrays import Array
 from lipcert.model.norms import Norm
@@ -195,12 +195,13 @@ class Garbage:
         usual = np.exp(3.0 * self.rng.standard_normal(shape))
         return (*kinds, usual, usual, usual, usual)[self.rng.integers(9)]
 
-    def suggest(self, relaxation: QuadraticRelaxation, row: Array) -> SecondOrderHints:
-        slopes, bends, T = (tuple(self._some(stage.low.shape) for stage in relaxation.stages) for _ in range(3))
-        honest = SecondOrderSearch().suggest(relaxation, row)
+    def suggest(self, facts: OutputBounds, row: Array) -> QuadraticHints:
+        stages = facts.quadratic_relaxation.stages
+        slopes, bends, T = (tuple(self._some(stage.low.shape) for stage in stages) for _ in range(3))
+        honest = SecondOrderSearch().suggest(facts, row)
         if honest is not None and self.rng.integers(2):
             slopes, bends = honest.slopes, honest.bends
-        return SecondOrderHints(row, slopes, bends, T[:-1], float(self._some((1,))[0]))
+        return QuadraticHints(row, slopes, bends, float(self._some((1,))[0]), multipliers=T[:-1])
 
 
 def test_any_suggestion_is_safe() -> None:
@@ -213,7 +214,7 @@ def test_any_suggestion_is_safe() -> None:
         hit = bool((network(ball.sample(500, rng)).argmax(axis=1) != label).any())
         broken += hit
         proved = ClassBounds(prove_outputs(network, ball, lc.ClosedForm()), label, label)
-        found = [proved.parabolas(Garbage(40 * seed + k).suggest).radius for k in range(5)]
+        found = [proved.beyond(Garbage(40 * seed + k).suggest).radius for k in range(5)]
         assert not hit or max(found) < ball.radius
     assert 8 < broken < 32
 
@@ -290,9 +291,9 @@ def test_a_radius_that_is_not_implied_is_refused() -> None:
             replace(one, predicted=one.rival),
         ]
         if one.basis == "second order":
-            few = one.proof.pairs[:-1]
-            zeros = [replace(pair, mu=0.0) for pair in one.proof.pairs]
-            forged += [replace(one, proof=replace(one.proof, pairs=pairs)) for pairs in ((), few, tuple(zeros))]
+            few = one.proof.rows[:-1]
+            zeros = [replace(row, mu=0.0) for row in one.proof.rows if isinstance(row, QuadraticHints)]
+            forged += [replace(one, proof=replace(one.proof, rows=rows)) for rows in ((), few, tuple(zeros))]
         for lie in forged:
             with pytest.raises(lc.ProofFailed):
                 recheck_radius(network, lie)

@@ -15,9 +15,9 @@ from lipcert.answers.proofs import Proof
 from lipcert.answers.reach import recheck_reach
 from lipcert.errors import ProofFailed
 from lipcert.kernel.domain import corners
-from lipcert.kernel.dual_bound import DualHints
 from lipcert.kernel.enclosures import values
 from lipcert.kernel.hints import BOTH, Linear
+from lipcert.kernel.quadratic_form import DualHints
 from lipcert.methods.method import Method
 from lipcert.model.arrays import Array
 from lipcert.model.regions import Region
@@ -138,11 +138,11 @@ def test_single_outputs_by_value_functions(tmp_path: Path) -> None:
     assert lc.verify(network, claim, exact=True) is claim
     *others, told = claim.proofs
     assert told.kind == "values"
+    duals = [one for one in told.rows if isinstance(one, DualHints)]
     wrong = (
-        replace(told, margins=(), parabolas=()),
-        replace(told, margins=tuple(replace(one, row=2.0 * one.row) for one in told.margins)),
-        replace(told, margins=tuple(replace(one, cuts=((0, 0, 1),)) for one in told.margins)),
-        replace(told, parabolas=(), margins=tuple(replace(one, multipliers=-one.multipliers) for one in told.margins)),
+        replace(told, rows=()),
+        replace(told, rows=tuple(replace(one, row=2.0 * one.row) for one in told.rows)),
+        replace(told, rows=tuple(replace(one, multipliers=-one.multipliers) for one in duals)),
     )
     for one in wrong:
         with pytest.raises(ProofFailed):
@@ -268,6 +268,6 @@ def test_a_smaller_region_has_no_larger_answer(name: str, way: str, kind: str) -
 def test_forged_hints_for_other_outputs_are_refused(row: Array) -> None:
     network = lc.Network.from_weights([np.eye(2)] * 2, [np.zeros(2)] * 2, "relu")
     found = lc.reach(network, lc.Ball(np.zeros(2), 0.5), lc.ClosedForm())
-    forged = Proof("values", margins=(DualHints(row, (), np.zeros(6), 1.0),))
+    forged = Proof("values", rows=(DualHints(row, np.zeros(6), 1.0),))
     with pytest.raises(ProofFailed, match=r"a hint is not about|multipliers"):
         lc.verify(network, replace(found, proofs=(*found.proofs, forged)))

@@ -10,8 +10,7 @@ import pytest
 
 import lipcert as lc
 from command import Command
-from lipcert.answers.radius import ClassBounds
-from lipcert.methods import dual
+from lipcert.methods import dual, quadratic
 from lipcert.model.arrays import Array
 from lipcert.questions.campaign import summarise
 from lipcert.questions.prove_outputs import prove_outputs
@@ -120,16 +119,16 @@ def test_bounds_for_all_inputs_settle_small_balls(tmp_path: Path) -> None:
 
 
 def blind(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No other class is seen a few steps downhill, so that only the splitting may meet one."""
+    """No other class is seen a few steps downhill, so that only the search for multipliers may meet one."""
     monkeypatch.setattr(RadiusCertifier, "_descend", lambda _, proved, __: X[:0] if proved.open.any() else None)
 
 
-@pytest.mark.parametrize("hidden", [False, True], ids=["downhill", "splitting"])
-def test_verdicts_are_complete_where_few_neurons_are_open(hidden: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("hidden", [False, True], ids=["downhill", "maximiser"])
+def test_most_balls_get_a_verdict_where_few_neurons_are_open(hidden: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Certified, or broken with a point of another class that is in the ball; near what an attack finds, too."""
     if hidden:
         blind(monkeypatch)
-    said = {"certified": 0, "broken": 0}
+    said = {"certified": 0, "broken": 0, "open": 0}
     for x in X:
         label = int(NETWORK(x).argmax())
         far = float(lc.attack(NETWORK, x, label, 5.0).distances)
@@ -140,13 +139,16 @@ def test_verdicts_are_complete_where_few_neurons_are_open(hidden: bool, monkeypa
                 assert share < 1.0
                 said["certified"] += 1
                 continue
-            assert found.broken is not None
+            if found.broken is None:
+                said["open"] += 1
+                continue
             assert found.radius < found.broken.distance <= share * far
             outputs = NETWORK(found.broken.point)
             assert outputs[found.broken.rival] > outputs[label]
             assert np.linalg.norm(found.broken.point - x) <= found.broken.distance
             said["broken"] += 1
-    assert min(said.values()) >= 6
+    assert min(said["certified"], said["broken"]) >= 6
+    assert said["open"] <= 4
 
 
 def test_a_point_is_handed_back_on_more_inputs_than_neurons(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,7 +169,7 @@ def test_a_point_is_handed_back_on_more_inputs_than_neurons(monkeypatch: pytest.
 
 
 def test_a_search_that_errs_breaks_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What splitting takes for an input of another class is believed only where it is proved."""
+    """What the search takes for an input of another class is believed only where it is proved."""
     x, size = X[0], float(radii()[0])
     seen = []
 
@@ -176,9 +178,11 @@ def test_a_search_that_errs_breaks_nothing(monkeypatch: pytest.MonkeyPatch) -> N
         return x + 0.1 * size
 
     blind(monkeypatch)
-    monkeypatch.setattr(ClassBounds, "parabolas", lambda self, _: self.first_order())
+    monkeypatch.setattr(quadratic, "suggest", lambda *_: None)
     monkeypatch.setattr(dual, "_uphill", wrong)
-    monkeypatch.setattr(dual.Found, "settled", False)
+    honest = dual.DualSearch.find
+    lost = lambda *given: (found := honest(*given)) and (found[0], 1.0)  # noqa: E731
+    monkeypatch.setattr(dual.DualSearch, "find", lost)
     found = lc.certified_radius(NETWORK, x, radii=[size], curvature=False, values=True)
     assert seen
     assert found.broken is None
@@ -189,9 +193,10 @@ def test_campaigns_say_what_is_broken_without_an_attack(tmp_path: Path) -> None:
     found = lc.campaign(NETWORK, X, radii=[size], out=tmp_path / "run.sqlite", curvature=False, values=True)
     (summary,) = summarise(found)
     assert summary.unbroken is None
-    assert summary.undecided == 0.0
+    assert summary.undecided is not None
     assert summary.broken is not None
-    assert summary.broken + summary.certified == 1.0
+    assert summary.broken + summary.certified + summary.undecided == pytest.approx(1.0)
+    assert summary.broken > 0.5
     for row in found.rows:
         alone = lc.certified_radius(NETWORK, X[row.point], radii=[size], curvature=False, values=True)
         assert row.broken == (None if alone.broken is None else alone.broken.distance)

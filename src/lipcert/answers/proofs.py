@@ -8,10 +8,9 @@ from typing import TypeAlias
 
 from lipcert.errors import ProofFailed
 from lipcert.kernel.cover import Cover
-from lipcert.kernel.dual_bound import DualHints
 from lipcert.kernel.hints import Hints, Part
 from lipcert.kernel.outputs import OutputBounds, outputs_hinted
-from lipcert.kernel.quadratic_relaxation import ParabolaHints
+from lipcert.kernel.quadratic_form import RowHints
 from lipcert.kernel.tree import Tree
 from lipcert.model.network import Network
 from lipcert.model.regions import Region
@@ -34,7 +33,7 @@ class Proof:
     tree : the pieces that the region was cut into, if it was; of the whole, for its Lipschitz bound.
     part : the group of inputs and the group of outputs of a pair.
     base : which of the answer's proofs, one about the whole, the others take their intervals from.
-    margins, parabolas : hints for single outputs, for the dual bound and for quadratic relaxation.
+    rows : hints for single outputs.
     """
 
     kind: str
@@ -42,8 +41,7 @@ class Proof:
     tree: Tree | None = None
     part: Part | None = None
     base: int = 0
-    margins: tuple[DualHints, ...] = ()
-    parabolas: tuple[ParabolaHints, ...] = ()
+    rows: tuple[RowHints, ...] = ()
 
 
 def all_hints(

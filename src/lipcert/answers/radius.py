@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import numpy as np
 
@@ -16,11 +16,10 @@ from lipcert.answers.saved import ROOM, Saved
 from lipcert.errors import ProofFailed
 from lipcert.kernel.arithmetic import down, inflate, up
 from lipcert.kernel.counterexample import Counterexample, subject_of
-from lipcert.kernel.dual_bound import DualHints
 from lipcert.kernel.facts import Fact, RowsFact, SlopesFact
 from lipcert.kernel.hints import Hints
-from lipcert.kernel.outputs import OutputBounds, Quadratic, outputs_by_norms, outputs_hinted, pairs
-from lipcert.kernel.quadratic_relaxation import ParabolaHints, QuadraticRelaxation, SecondOrderHints
+from lipcert.kernel.outputs import OutputBounds, outputs_by_norms, outputs_hinted, pairs
+from lipcert.kernel.quadratic_form import QuadraticHints, RowHints
 from lipcert.kernel.tree import Tree
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
@@ -28,10 +27,8 @@ from lipcert.model.regions import Ball
 
 Basis: TypeAlias = Literal["", "lipschitz", "relaxation", "second order", "value functions", "parabolas"]
 _BASES: Final[tuple[Basis, ...]] = ("lipschitz", "relaxation", "second order", "value functions", "parabolas")
-Parabolas: TypeAlias = Callable[[QuadraticRelaxation, Array], Quadratic | None]
-"""Hints for a quadratic relaxation that shows a row of the outputs to be negative; none where there is no hope."""
-Leaves: TypeAlias = Callable[[OutputBounds, Array], Sequence[DualHints]]
-"""Hints for the dual bound that shows a row of the outputs to be negative; none where there is no hope."""
+Suggest: TypeAlias = Callable[[OutputBounds, Array], RowHints | None]
+"""Hints that show a row of the outputs to be negative; none where there is no hope."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,19 +40,15 @@ class RadiusProof:
     ball : where it was proved, with its clip.
     sweeps : hints of the sweeps over the ball, each with the intervals of those before.
     tree : the pieces, where the ball was cut for a bound.
-    pairs : hints for the pairs of classes that it takes quadratic relaxation to settle, squares bounded together.
     pairwise : whether ``bound`` is of f_label - f_rival, not of the whole network.
-    margins : hints for the pairs of classes that it takes the dual bound to settle.
-    parabolas : hints for the pairs of classes that it takes quadratic relaxation to settle, layer by layer.
+    rows : hints for the pairs of classes that it takes more than first-order bounds to settle.
     """
 
     ball: Ball
     sweeps: tuple[Hints, ...]
     tree: Tree | None = None
-    pairs: tuple[SecondOrderHints, ...] = ()
     pairwise: bool = True
-    margins: tuple[DualHints, ...] = ()
-    parabolas: tuple[ParabolaHints, ...] = ()
+    rows: tuple[RowHints, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -219,42 +212,27 @@ class ClassBounds:
         """What Lipschitz bounds and linear relaxation certify."""
         return self._certified(self._how)
 
-    def value_functions(self, leaves: Leaves) -> CertifiedRadius:
-        """The same where the dual bound keeps out all classes that are open; else as before."""
-        told: list[DualHints] = []
-        facts: list[RowsFact | None] = []
+    def beyond(self, suggest: Suggest) -> CertifiedRadius:
+        """The same where hints keep out all classes that are open, one after the other; else as before."""
+        told: list[RowHints] = []
+        facts: list[RowsFact] = []
         for row in self._rising:
-            told += leaves(self.facts, row)
-            facts.append(self.facts.negative(row[None], dual=told))
-            if facts[-1] is None:
-                break
-        return self._stronger("value functions", facts, margins=tuple(told))
-
-    def parabolas(self, suggest: Parabolas) -> CertifiedRadius:
-        """The same where quadratic relaxation keeps out all classes that are open; else as before."""
-        try:
-            relaxation = self.facts.quadratic_relaxation()
-        except ProofFailed:
-            return self.first_order()
-        told: list[Quadratic] = []
-        for row in self._rising:
-            found = suggest(relaxation, row)
-            if found is None:
+            try:
+                found = suggest(self.facts, row)
+                if found is None:
+                    return self.first_order()
+                told.append(found)
+                facts.append(self.facts.hinted([found]))
+            except (ProofFailed, np.linalg.LinAlgError):
                 return self.first_order()
-            told.append(found)
-        facts = [self.facts.negative(self._rising, quadratic=told)] if told else []
-        together = tuple(one for one in told if isinstance(one, SecondOrderHints))
-        others = tuple(one for one in told if isinstance(one, ParabolaHints))
-        return self._stronger("second order" if together else "parabolas", facts, pairs=together, parabolas=others)
-
-    def _stronger(self, basis: Basis, facts: Sequence[RowsFact | None], **hints: Any) -> CertifiedRadius:
-        """What is certified if there are facts that keep out all classes that are open."""
-        shown = [fact for fact in facts if fact is not None]
-        if not shown or len(shown) < len(facts):
+            if not (np.array_equal(found.row, row) and facts[-1].limits[0, 0] < 0.0):
+                return self.first_order()
+        if not told:
             return self.first_order()
-        return self._certified(np.where(self.open, _BASES.index(basis), self._how), shown, hints)
+        how = max(_BASES.index(_basis_of(one)) for one in told)
+        return self._certified(np.where(self.open, how, self._how), facts, tuple(told))
 
-    def _certified(self, how: Array, facts: Sequence[Fact] = (), hints: Any = None) -> CertifiedRadius:
+    def _certified(self, how: Array, facts: Sequence[Fact] = (), rows: tuple[RowHints, ...] = ()) -> CertifiedRadius:
         radii = np.where(how > 0, self.size, np.minimum(self.distances, self.size))
         radius = max(float(radii.min()), 0.0) if self.label == self.predicted else 0.0
         needed = int(how.max()) if radius >= self.size else 0
@@ -265,7 +243,7 @@ class ClassBounds:
             return CertifiedRadius(radius, bound, margin, *ends, _BASES[needed] if radius > 0.0 else "")
         facts = (self._leads, self._slopes if self.pairwise else self.facts.measured_fact, *facts)
         facts = (*facts, self._falls) if (how == 1).any() else facts
-        proof = RadiusProof(ball, self.facts.sweeps, self.facts.tree, pairwise=self.pairwise, **(hints or {}))
+        proof = RadiusProof(ball, self.facts.sweeps, self.facts.tree, self.pairwise, rows)
         subject = subject_of(self.facts.network, ball)
         return CertifiedRadius(radius, bound, margin, *ends, _BASES[needed], subject, proof, None, facts)
 
@@ -294,18 +272,15 @@ def recheck_radius(network: Network, found: CertifiedRadius) -> CertifiedRadius:
     label, rival, outputs = found.label, found.rival, network.outputs
     if not (label in range(outputs) and rival in range(outputs) and label != rival and found.predicted == label):
         raise ProofFailed("the classes are not those of the network, or the point is not of the class")
-    if not proof.sweeps and (proof.tree is not None or proof.pairs or proof.margins or proof.parabolas):
+    if not proof.sweeps and (proof.tree is not None or proof.rows):
         raise ProofFailed("the product of norms says nothing of intervals, on which the other hints rest")
     hinted = outputs_hinted(network, proof.ball, proof.sweeps, proof.tree) if proof.sweeps else None
     facts = outputs_by_norms(network, proof.ball) if hinted is None else hinted
     # where the rule is that of the whole network, that of pairs implies it
     proved = ClassBounds(facts, label, label, room=0.0)
-    told: tuple[Quadratic, ...] = (*proof.pairs, *proof.parabolas)
     again = proved.first_order()
-    if proof.margins:
-        again = proved.value_functions(lambda _, row: [one for one in proof.margins if np.array_equal(one.row, row)])
-    if told:
-        again = proved.parabolas(lambda _, row: next((one for one in told if np.array_equal(one.row, row)), None))
+    if proof.rows:
+        again = proved.beyond(lambda _, row: next((one for one in proof.rows if np.array_equal(one.row, row)), None))
     place = rival - (rival > label)
     if not found.margin <= proved.margins[place]:
         raise ProofFailed(f"the hints prove a margin of {proved.margins[place]:.17g}, not {found.margin:.17g}")
@@ -316,6 +291,12 @@ def recheck_radius(network: Network, found: CertifiedRadius) -> CertifiedRadius:
             f" {found.bound:.17g}"
         )
     return again
+
+
+def _basis_of(hints: RowHints) -> Basis:
+    if not isinstance(hints, QuadraticHints):
+        return "value functions"
+    return "parabolas" if hints.multipliers is None else "second order"
 
 
 def _ratios(margins: Array, bounds: Array) -> Array:

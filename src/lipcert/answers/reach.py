@@ -13,7 +13,7 @@ from lipcert.errors import ProofFailed
 from lipcert.kernel.arithmetic import Approx, down, largest_eigenvalue_above, raised, up
 from lipcert.kernel.facts import EllipsoidFact, Fact, RowsFact
 from lipcert.kernel.hints import Interval
-from lipcert.kernel.outputs import OutputBounds, both_sides, over_pieces, relaxed
+from lipcert.kernel.outputs import OutputBounds, both_sides, boxed, over_pieces
 from lipcert.kernel.sweep import proving
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
@@ -97,11 +97,10 @@ def reach_set(
     part, first = _up_to(network, layer), proofs[0]
     if first.network.digest != part.digest:
         raise ProofFailed("the outputs are those of another network")
-    both, sides = both_sides(part.outputs), list[RowsFact]()
-    for count, one in enumerate(proofs, 1):  # what it tells of the outputs, and together with those before
-        sides += [one.sides(), one.rows(both), relaxed(proofs[:count])]
-    told = [one for one in values if one.margins or one.parabolas]
-    sides += [proofs[one.base].hinted(one.margins, one.parabolas) for one in told]
+    both, sides = both_sides(part.outputs), [boxed(proofs)]
+    for one in proofs:
+        sides += [one.sides(), one.rows(both)]
+    sides += [proofs[one.base].hinted(one.rows) for one in values if one.rows]
     sides += [] if pieces is None else [over_pieces(proofs[pieces[0]], pieces[1])]
     below, above = _hull(part.outputs, sides)
     ellipsoid = min((one.shape() for one in proofs), key=_size)

@@ -43,7 +43,7 @@ from lipcert.audit.balls import (
 )
 from lipcert.audit.engine import Inputs, Model, Pass, Trace
 from lipcert.audit.pieces import Cover, Cuts, Lipschitz, Say
-from lipcert.audit.second_order import DualBound, Place, by_parabolas, prove_curved, stays_negative
+from lipcert.audit.second_order import Place, by_parabolas, prove_curved
 from lipcert.audit.taylor import Expansion
 from lipcert.definitions.functions import ball
 from lipcert.errors import ProofFailed
@@ -194,14 +194,14 @@ def _reach(network: Network, claim: Any, say: Say | None) -> None:
     gap = upper(np.abs(value - balls(claim.center)) + error)
     box, held, shape = unbounded(n), False, balls(claim.shape)
     wholes = wholes_of(model, inputs, claim.proofs)
-    for count, one in enumerate(wholes, 1):
+    lines = engine.relaxed(model, inputs, common(wholes))
+    if lines is None:
+        raise ProofFailed("the intervals of a layer are empty: the hints contradict themselves")
+    box = both(box, lines.boxed(len(model) - 1))
+    for one in wholes:
         for trace in one.traces:
             box = trace.interval(len(model) - 1, box)
         box = both(box, around(value, inputs.extent() * root(np.diagonal(one.last.S)) + error))
-        lines = engine.relaxed(model, inputs, common(wholes[:count]), whole=True)
-        if lines is None:
-            raise ProofFailed("the intervals of a layer are empty: the hints contradict themselves")
-        box = both(box, lines.ends())
         # y - center is within δ²S, moved by at most the gap
         Q = engine.added(at_least(one.last.S * (inputs.extent() * inputs.extent())), gap)
         held = held or (Q is not None and positive_definite(shape - Q))
@@ -224,16 +224,14 @@ def _reach(network: Network, claim: Any, say: Say | None) -> None:
 def _single(place: Place, whole: Whole, told: Any, claim: Any, box: Interval) -> Interval:
     """The box, made smaller by hints for rows that are ±1 at one output."""
     low, high = box[0].copy(), box[1].copy()
-    for one in (*told.margins, *told.parabolas):
+    for one in told.rows:
         (places,) = np.nonzero(one.row)
         single = np.shape(one.row) == low.shape and places.size == 1 and abs(one.row[places[0]]) == 1.0
         require(single, "a hint is not about a single output")
         k, upwards = places[0], one.row[places[0]] > 0.0
-        if hasattr(one, "multipliers"):
+        if hasattr(one, "ball"):
             limit = ball(claim.upper[k]) if upwards else -ball(claim.lower[k])
-            if one.cuts or not DualBound(*place.narrow[:2], place.known).below(
-                one.row, one.multipliers, one.ball, limit
-            ):
+            if not place.dual_bound.below(one, limit):
                 continue
         else:
             limit = by_parabolas(place, whole.last.spreads, one)
@@ -403,10 +401,10 @@ class _Radius:
             return True
         if not proof.ball.plain:
             return False
-        leaves = [one for one in proof.margins if np.array_equal(one.row, row)]
-        if leaves and stays_negative(*self.place.narrow[:2], self.place.known, row, leaves):
+        told = [one for one in proof.rows if np.array_equal(one.row, row)]
+        dual, bent = ([one for one in told if hasattr(one, "ball") == wanted] for wanted in (True, False))
+        if any(self.place.dual_bound.below(one, arb(0)) for one in dual):
             return True
-        bent = [one for one in (*proof.pairs, *proof.parabolas) if np.array_equal(one.row, row)]
         return any(by_parabolas(self.place, self.whole.last.spreads, one) < 0 for one in bent)
 
     def _pieces(self, near: Sequence[int]) -> None:

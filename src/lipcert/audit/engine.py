@@ -510,26 +510,24 @@ class Trace:
         return upper(self.above(len(self.model) - 1, dot(rows, last.weight)) + dot(rows, last.bias))
 
 
-def relaxed(model: Model, inputs: Inputs, intervals: list[Interval], whole: bool = False) -> Trace | None:
+def relaxed(model: Model, inputs: Inputs, intervals: list[Interval]) -> Trace | None:
     """Lines of all hidden layers, whose intervals become smaller, in place; None if there is no input.
 
-    The intervals of a ``whole`` region are back-substituted already, and worth lines of least area. Of a part, this is
-    asked about neurons whose slope is open, or that may have no value left: whose interval ends at a mark.
+    It is asked about neurons whose slope is open, or that may have no value left: whose interval ends at a mark.
     """
     trace = Trace(model, inputs)
     for index, layer in enumerate(model[:-1]):
         low, high = both(intervals[index], trace.boxed(index))
-        views, some = layer.views((low, high)), []
-        if not whole:
-            some = [k for k, view in enumerate(views) if _undecided(layer.functions[k], view)]
-            low, high = trace.interval(index, (low, high), np.array(some, dtype=int))
+        views = layer.views((low, high))
+        some = [k for k, view in enumerate(views) if _undecided(layer.functions[k], view)]
+        low, high = trace.interval(index, (low, high), np.array(some, dtype=int))
         intervals[index] = low, high
         if (low > high).any():
             return None
         for k in some:
             views[k] = layer.functions[k].on(low[k], high[k])
         slopes = slopes_of(views)
-        trace.lines.append(Lines(views, slopes, *suggested_lines(layer, (low, high), slopes, least_area=whole)))
+        trace.lines.append(Lines(views, slopes, *suggested_lines(layer, (low, high), slopes, least_area=False)))
     return trace
 
 

@@ -2,7 +2,7 @@
 
 Of outputs and Jacobians over a box, by Taylor models; of a row of the outputs over an ℓ2 ball, by a parabola at each
 neuron or by a dual bound; of the Jacobian over an ℓ2 ball. The equations of parabolas are those of
-:mod:`lipcert.kernel.quadratic_relaxation`, those of the Jacobian to second order those of
+:mod:`lipcert.kernel.quadratic_form`, those of the Jacobian to second order those of
 :mod:`lipcert.kernel.second_order_jacobian`; here every symbol is an array of balls, or a matrix of numbers that is at
 least the real one.
 
@@ -181,6 +181,10 @@ class Place:
         """The model and its ball on fewer inputs, where the first layer is narrower."""
         return engine.fewer(self.model, self.inputs)
 
+    @cached_property
+    def dual_bound(self) -> DualBound:
+        return DualBound(*self.narrow[:2], self.known)
+
     def over_ball(self, g: Balls, B: Balls, top: arb, mu: arb) -> arb:
         """At least max of g·d + ½dᵀHd over the ball, for H = W_1ᵀBW_1 and top ≥ λmax(H): ½(gᵀ(μ - H)⁻¹g + μδ²).
 
@@ -229,7 +233,7 @@ def by_parabolas(place: Place, spreads: Sequence[Balls], hints: Any) -> arb:
         row = dot(g, layer.weight)
     gradient = place.inputs.shared(mid(row)[None])[0]  # the box bounds the rest
     total += (row * place.inputs.center).sum() + place.inputs.over_box((row - gradient)[None])[0]
-    if hasattr(hints, "multipliers"):
+    if hints.multipliers is not None:
         B, top = _together(place, every, hints.multipliers)
     else:
         tops = [_top(S, positive(bends)) for S, bends in zip(spreads, every, strict=True)]
@@ -267,16 +271,9 @@ class DualBound:
     If -row·v_N + t - Σ λq - λ_0(1 - ‖·‖²) is a positive definite form of y, then row·v_N < t all over the ball.
     """
 
-    def __init__(self, model: Model, inputs: Inputs, known: Sequence[Interval], cuts: Sequence[Any] = ()) -> None:
+    def __init__(self, model: Model, inputs: Inputs, known: Sequence[Interval]) -> None:
         require(inputs.plain, "dual bounds are about balls of the ℓ2 norm only")
-        parts = [(low.copy(), high.copy()) for low, high in known]
-        for layer_, neuron, side in cuts:
-            low, high = parts[layer_]
-            if side > 0:
-                low[neuron] = larger(low[neuron], arb(0))
-            else:
-                high[neuron] = smaller(high[neuron], arb(0))
-        views = [layer.views(ends) for layer, ends in zip(model[:-1], parts, strict=True)]
+        views = [layer.views(ends) for layer, ends in zip(model[:-1], known, strict=True)]
         slopes = [engine.slopes_of(every) for every in views]
         opens = [np.flatnonzero(~(alpha == beta)) for alpha, beta in slopes]
         self.count = len(inputs.center)
@@ -298,26 +295,24 @@ class DualBound:
             tops = [[views[index][k].top(sign, arb(0)) for sign in (1, -1)] for k in some]
             self.sizes.append(largest(np.array(tops, dtype=object).reshape(-1, 2), axis=1))
             at += len(some)
-            kinks = [layer.functions[k].kink(*(end[k] for end in parts[index])) for k in some]
+            kinks = [layer.functions[k].kink(*(end[k] for end in known[index])) for k in some]
             bent = np.array([kink is not None for kink in kinks], dtype=bool)
-            down, up = engine.suggested_lines(layer, parts[index], slopes[index])
+            down, up = engine.suggested_lines(layer, known[index], slopes[index])
             told = list(zip(layer.functions, views[index], v, z, down, up, strict=True))
             self._add([_kink_products(kink, *told[k][1:4]) for k, kink in zip(some, kinks) if kink], free=2)
             self._add([_line_products(*told[k]) for k in some[~bent]])
-            cut = sorted({neuron for place, neuron, _ in cuts if place == index})
-            self._add([((_shifted(v[k], -parts[index][0][k]), _shifted(-v[k], parts[index][1][k])),) for k in cut])
         self.output = self._through(model, len(model) - 1, z)
 
-    def below(self, row: Array, multipliers: Array, outer: float, limit: arb) -> bool:
+    def below(self, hints: Any, limit: arb) -> bool:
         """Whether row·v_N is proved to be less than a limit."""
-        weights = hinted(multipliers, len(self.free))
+        weights = hinted(hints.multipliers, len(self.free))
         weights = np.where(np.array(self.free, dtype=bool), weights, positive(weights))
-        ring = positive(ball(float(outer)))
+        ring = positive(ball(float(hints.ball)))
         M = zeros(self.size, self.size)
         if self.left:
             X = dot((weights[:, None] * np.array(self.left, dtype=object)).T, np.array(self.right, dtype=object))
             M = (X + X.T) * ball(-0.5)
-        c = dot(balls(row), self.output)
+        c = dot(balls(hints.row), self.output)
         M[0] -= c / 2
         M[:, 0] -= c / 2
         M[0, 0] += limit - ring
@@ -366,22 +361,6 @@ def _shifted(row: Balls, x: arb) -> Balls:
     found = row.copy()
     found[0] = found[0] + x
     return found
-
-
-def stays_negative(model: Model, inputs: Inputs, known: Sequence[Interval], row: Array, leaves: Sequence[Any]) -> bool:
-    """Whether row·v_N < 0 all over the ball by dual bounds, on both sides of neurons where hints say so."""
-
-    def covered(cuts: tuple[Any, ...]) -> bool:
-        below = [leaf for leaf in leaves if tuple(leaf.cuts)[: len(cuts)] == cuts]
-        if not below:
-            return False
-        for leaf in below:
-            if len(leaf.cuts) == len(cuts):
-                return DualBound(model, inputs, known, cuts).below(row, leaf.multipliers, leaf.ball, arb(0))
-        layer, neuron, _ = below[0].cuts[len(cuts)]
-        return all(covered((*cuts, (layer, neuron, side))) for side in (-1, 1))
-
-    return covered(())
 
 
 _LEAST_SHARE = 2.0**-20

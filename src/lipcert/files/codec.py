@@ -20,6 +20,7 @@ import numpy as np
 
 from lipcert.errors import InvalidInput
 from lipcert.kernel.hints import Enclosure, Linear, Lipschitz
+from lipcert.kernel.quadratic_form import DualHints, QuadraticHints, RowHints
 from lipcert.model.arrays import Array
 from lipcert.model.norms import L1, L2, LInf, Norm
 from lipcert.model.regions import Ball, Box, Everywhere, Region
@@ -66,7 +67,6 @@ FIELDS: dict[str, Kind] = {
     "Reach.shape": _MATRIX,
     "Reach.hull": (_MATRIX, _MATRIX),
     "Sensitivity.matrix": _MATRIX,
-    "DualHints.cuts": [(_COUNT, _COUNT, {-1, 1})],
 }
 """Fields whose annotations say too little."""
 LEFT_OUT: dict[str, dict[str, Any]] = {
@@ -80,6 +80,7 @@ FAMILIES: dict[type, tuple[type, ...]] = {
     Region: (Everywhere, Box, Ball),
     Norm: (L1, L2, LInf),
     Enclosure: (Lipschitz, Linear),
+    RowHints: (DualHints, QuadraticHints),
 }
 """The classes that a field of an abstract type may hold."""
 _NAMED = {member for members in FAMILIES.values() for member in members}

@@ -71,11 +71,10 @@ class SlopesFact(Fact):
 
 @dataclass(frozen=True, eq=False)
 class RowsFact(Fact):
-    """The region has pieces, and rows·f ≤ limits[piece] on each, (pieces, k); < where the fact is ``strict``."""
+    """The region has pieces, and rows·f ≤ limits[piece] on each, (pieces, k)."""
 
     rows: Array
     limits: Array
-    strict: bool = False
 
 
 @dataclass(frozen=True, eq=False)

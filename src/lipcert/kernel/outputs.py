@@ -19,7 +19,6 @@ from lipcert.kernel.arithmetic import Approx, Near, congruence, inflate, largest
 from lipcert.kernel.checker import rules_of
 from lipcert.kernel.cover import Cover, prove_leaves, prove_tree
 from lipcert.kernel.domain import Domain, check_region, corners, radius_above, same_region
-from lipcert.kernel.dual_bound import Cut, DualBound, DualHints, stays_negative
 from lipcert.kernel.enclosures import BackSubstitution, derivatives, held, trajectory, values
 from lipcert.kernel.facts import EllipsoidFact, Fact, LipschitzFact, PairsFact, RowsFact, SlopesFact
 from lipcert.kernel.hints import Hints, Interval, Part
@@ -27,20 +26,17 @@ from lipcert.kernel.jacobian import entries
 from lipcert.kernel.neuron_bounds import slope_bounds
 from lipcert.kernel.norm_product import norm_ellipsoid
 from lipcert.kernel.piece_bounds import Bounding, JacobianEntries, OutputRows
-from lipcert.kernel.quadratic_relaxation import ParabolaHints, QuadraticRelaxation, SecondOrderHints, Spread
+from lipcert.kernel.quadratic_form import DualBound, DualHints, QuadraticHints, QuadraticRelaxation, RowHints, Spread
 from lipcert.kernel.sweep import Guide, Sweep, View, proving, stacked
 from lipcert.kernel.tree import Tree
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 from lipcert.model.norms import LInf, Norms
 from lipcert.model.regions import Ball, Region
-from lipcert.suggest.lines import suggested_lines
 from lipcert.suggest.multipliers import StoredGuide
 
 Group: TypeAlias = tuple[int, ...]
 AnyFact = TypeVar("AnyFact", bound=Fact)
-Quadratic: TypeAlias = ParabolaHints | SecondOrderHints
-"""Hints for a quadratic relaxation: with the squares bounded layer by layer, or together."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,27 +174,19 @@ class OutputBounds:
         shape = Approx(shape).scaled(radius, radius).sum_above(self.output.error)
         return self.made(EllipsoidFact, (), self.output.value, shape)
 
-    def hinted(self, dual: Sequence[DualHints] = (), quadratic: Sequence[Quadratic] = ()) -> RowsFact:
+    def hinted(self, hints: Sequence[RowHints]) -> RowsFact:
         """How large the rows of some hints get over a ball."""
-        rows = [np.asarray(row, dtype=float) for row in (*(one.row for one in dual), *(one.row for one in quadratic))]
-        if any(row.shape != (self.network.outputs,) for row in rows) or any(one.cuts for one in dual):
-            raise ProofFailed("a hint is not about outputs over all of the region")
-        by_dual = self.dual_bound().above if dual else None
-        by_parabolas = self.quadratic_relaxation().above if quadratic else None
-        limits = [by_dual(one.row, one.multipliers, one.ball) for one in dual if by_dual]
-        limits += [by_parabolas(one) for one in quadratic if by_parabolas]
-        return self.made(RowsFact, _rules_of_rows(dual, quadratic), np.array(rows), np.array(limits)[None])
-
-    def negative(
-        self, rows: Array, dual: Sequence[DualHints] = (), quadratic: Sequence[Quadratic] = ()
-    ) -> RowsFact | None:
-        """The fact that rows·v_N < 0 all over the ball, if the hints prove it row by row; either kind will do."""
-        relaxation = self.quadratic_relaxation() if quadratic else None
-        for row in rows:
-            shown = relaxation is not None and relaxation.show_negative(row, quadratic)
-            if not (shown or stays_negative(self.dual_bound, row, dual)):
-                return None
-        return self.made(RowsFact, _rules_of_rows(dual, quadratic), rows, np.zeros((1, len(rows))), True)
+        rows, rules, limits = [np.asarray(one.row, dtype=float) for one in hints], set(), []
+        for one, row in zip(hints, rows, strict=True):
+            if row.shape != (self.network.outputs,):
+                raise ProofFailed("a hint is not about outputs")
+            if isinstance(one, QuadraticHints):
+                rules.add("quadratic relaxation" if one.multipliers is None else "second order")
+                limits.append(self.quadratic_relaxation.above(one))
+            elif isinstance(one, DualHints):
+                rules.add("dual")
+                limits.append(self.dual_bound.above(one))
+        return self.made(RowsFact, rules, np.array(rows), np.array(limits)[None])
 
     def around(self, ball: Ball) -> OutputBounds:
         """The same over a ball: what holds for all inputs holds there. Hints are those of a sweep without intervals."""
@@ -209,14 +197,13 @@ class OutputBounds:
         told = tuple(replace(one, enclosures=(), lines=()) for one in self.sweeps)
         return replace(self, region=ball, output=output, _told=told)
 
-    def dual_bound(self, cuts: Sequence[Cut] = ()) -> DualBound:
-        """What the dual bound knows over a ball, or the part of it where some neurons are confined.
-
-        A box that cuts the ball counts in the intervals only.
-        """
+    @cached_property
+    def dual_bound(self) -> DualBound:
+        """What the dual bound knows over a ball; a box that cuts the ball counts in the intervals only."""
         with proving():
-            return DualBound(self.network, self._plain_ball(self.region), self.intervals, cuts)
+            return DualBound(self.network, self._plain_ball(self.region), self.intervals)
 
+    @cached_property
     def quadratic_relaxation(self) -> QuadraticRelaxation:
         """What a quadratic relaxation knows over a ball."""
         network, ball = self.network, self._plain_ball(self.region)
@@ -225,19 +212,14 @@ class OutputBounds:
             neurons, S = view.known(self._which)
             spreads.append(Spread(S, int(view.exponent[self._which]), neurons))
         with proving():
-            path = [(v[0], error[0]) for v, error in trajectory(held(network), ball.center[None])]
-            return QuadraticRelaxation(network, ball, path, self.intervals, spreads)
+            centers = [Near(v[0], error[0]) for v, error in trajectory(network, ball.center[None])]
+            return QuadraticRelaxation(network, ball, centers, self.intervals, spreads)
 
     @staticmethod
     def _plain_ball(region: Region) -> Ball:
         if not isinstance(region, Ball) or not region.plain:
             raise ProofFailed("this bound is about balls of the ℓ2 norm only")
         return region
-
-
-def _rules_of_rows(dual: Sequence[DualHints], quadratic: Sequence[Quadratic]) -> set[str]:
-    kinds = {"second order" if isinstance(one, SecondOrderHints) else "quadratic relaxation" for one in quadratic}
-    return kinds | ({"dual"} if dual else set())
 
 
 def both_sides(outputs: int) -> Array:
@@ -257,23 +239,13 @@ def margins_of(output: Near, label: int) -> tuple[Array, Array]:
     return rivals, np.fmax((output[label] - output[rivals]).below, -np.inf)  # an overflow gives NaN, which says nothing
 
 
-def relaxed(proofs: Sequence[OutputBounds]) -> RowsFact:
-    """How large outputs and their negatives get by linear relaxation, and interval arithmetic, on all intervals."""
-    network, region = proofs[0].network, proofs[0].region
-    lower, upper = corners(region)
+def boxed(proofs: Sequence[OutputBounds]) -> RowsFact:
+    """How large outputs and their negatives get by interval arithmetic, on all intervals together."""
+    network, (lower, upper) = proofs[0].network, corners(proofs[0].region)
     with proving():
-        *hidden, (low, high) = values(network, (lower[None], upper[None]), intersected(proofs))
-        trace = BackSubstitution(network, Domain.of([region]), None)
-        for layer, interval in zip(network.layers, hidden, strict=False):
-            assert layer.neurons is not None
-            alpha, beta = slope_bounds(layer.neurons, *interval)
-            where = np.nonzero(alpha < beta)
-            ends = interval[0][where], interval[1][where]
-            told = suggested_lines(layer.neurons.take(where[1]), ends) if where[0].size else ends
-            trace.settle(interval, (alpha, beta), told)
-        rows = both_sides(network.outputs)
-        limits = np.fmin(np.concatenate([high[0], -low[0]]), trace.above_outputs(rows)[0])
-    return proofs[0].made(RowsFact, {"back-substitution"}.union(*(one.rules for one in proofs)), rows, limits[None])
+        low, high = values(network, (lower[None], upper[None]), intersected(proofs))[-1]
+    rules = frozenset[str]().union(*(one.rules for one in proofs))
+    return proofs[0].made(RowsFact, rules, both_sides(network.outputs), np.concatenate([high, -low], axis=-1))
 
 
 def over_pieces(base: OutputBounds, pieces: Cover | Tree) -> RowsFact:
@@ -359,8 +331,8 @@ def outputs_asked(network: Network, regions: Sequence[Region], guide: Guide) -> 
     numbers = {id(region): number for number, region in enumerate(regions)}
 
     def ask(domain: Domain | None, some: Sequence[Region]) -> list[OutputBounds]:
-        run, values = Sweep(network, domain, guide).run(), [outputs[numbers[id(region)]] for region in some]
-        return [_finite(_swept(network, region, values[n], run, n)) for n, region in enumerate(some)]
+        run, known = Sweep(network, domain, guide).run(), [outputs[numbers[id(region)]] for region in some]
+        return [_finite(_swept(network, region, known[n], run, n)) for n, region in enumerate(some)]
 
     return stacked(network, regions, ask)
 

@@ -53,8 +53,8 @@ from lipcert.kernel.arithmetic import (
 )
 from lipcert.kernel.enclosures import trajectory
 from lipcert.kernel.hints import Curved
+from lipcert.kernel.quadratic_form import first_factor
 from lipcert.kernel.remainder import fit_error
-from lipcert.kernel.row_bounds import first_factor
 from lipcert.model.arrays import Array, dense
 from lipcert.model.network import Network
 from lipcert.model.regions import Ball, Region

@@ -1,7 +1,7 @@
 """Multipliers of the semidefinite dual bound, by an interior-point method.
 
-With M of :mod:`lipcert.kernel.dual_bound` as its first row and the rest R, the bound is b(λ) = gᵀR⁻¹g - M_00, a convex
-function of the multipliers where R is definite. Along μ → 0 the sum
+With the first row of M of :mod:`lipcert.kernel.quadratic_form` and the rest R, the bound is b(λ) = gᵀR⁻¹g - M_00, a
+convex function of the multipliers where R is definite. Along μ → 0 the sum
 
     b(λ)/μ - log det R - Σ log λ
 
@@ -19,8 +19,8 @@ from typing import Final
 import numpy as np
 from scipy import linalg
 
-from lipcert.kernel.dual_bound import Cut, DualBound, DualHints
 from lipcert.kernel.outputs import OutputBounds
+from lipcert.kernel.quadratic_form import DualBound, DualHints
 from lipcert.model.arrays import Array, dense
 from lipcert.model.regions import Ball
 from lipcert.runtime.clock import clock
@@ -58,67 +58,40 @@ def affordable(facts: OutputBounds) -> bool:
     return size <= _LARGEST
 
 
-@dataclass(frozen=True, eq=False)
-class Found:
-    """Multipliers, the bound that they seem to give, and about the least that any would."""
-
-    multipliers: Array
-    ball: float
-    bound: float
-    least: float
-
-    @property
-    def settled(self) -> bool:
-        return self.bound < 0.0
-
-
 @dataclass(eq=False)
 class DualSearch:
-    """Looks for multipliers that show rows to be negative, on the whole ball or on both sides of some neurons.
+    """Looks for multipliers that bound rows of the outputs over balls around one point.
 
     ``center`` is a point on the central path of an earlier row, with its μ: the next search starts there. ``broken`` is
     a counterexample: an input of the ball where a row seems to be positive.
     """
 
-    pieces: int = 1
     center: tuple[Array, float] | None = None
     broken: Array | None = None
 
-    def leaves(self, facts: OutputBounds, row: Array) -> list[DualHints]:
-        """Multipliers that seem to show that row·v_N < 0, for pieces that cover the ball; none if the search fails.
+    def suggest(self, facts: OutputBounds, row: Array) -> DualHints | None:
+        """Multipliers that seem to show that row·v_N < 0; None if there seem to be none."""
+        found = self.find(facts, row)
+        if found is None or found[1] < 0.0:
+            return None if found is None else found[0]
+        y = _attained(facts.dual_bound, found[0])
+        self.broken = _uphill(facts, facts.dual_bound, row, y[1 : 1 + facts.dual_bound.inputs])
+        return None
 
-        A piece that is not settled is cut in two, unless there are too many pieces or a counterexample is seen.
-        """
-        if not affordable(facts):
-            return []
-        found: list[DualHints] = []
-        waiting: list[tuple[Cut, ...]] = [()]
-        while waiting:
-            cuts = waiting.pop()
-            margins = facts.dual_bound(cuts)
-            seen = self.find(margins, row)
-            if seen is None:
-                return []
-            if seen.settled:
-                found.append(DualHints(row, cuts, seen.multipliers, seen.ball))
-                continue
-            y = _attained(margins, row, seen)
-            self.broken = _uphill(facts, margins, row, y[1 : 1 + margins.inputs])
-            if self.broken is not None:
-                return []
-            cut = _cut(margins, seen, y, cuts) if len(found) + len(waiting) + 2 <= self.pieces else None
-            if cut is None:
-                return []
-            waiting += [(*cuts, (*cut, side)) for side in (-1, 1)]
-        return found
+    def lowest(self, facts: OutputBounds, row: Array) -> DualHints | None:
+        """Multipliers for about the least bound of row·v_N."""
+        found = self.find(facts, row, best=True)
+        return None if found is None else found[0]
 
-    def find(self, margins: DualBound, row: Array, *, best: bool = False) -> Found | None:
-        """The first multipliers with a negative bound, or else the best; None if no form is definite.
+    def find(self, facts: OutputBounds, row: Array, *, best: bool = False) -> tuple[DualHints, float] | None:
+        """The first multipliers with a negative bound, or else the best, and the bound; None if no form is definite.
 
         best=True: the search does not stop where zero is reached or out of reach.
         """
+        if not affordable(facts):
+            return None
         with np.errstate(all="ignore"):
-            path = _Path(margins, row, self.center)
+            path = _Path(facts.dual_bound, row, self.center)
             goal = -_ROOM * path.scale
             for _ in range(_STEPS):
                 clock().check()
@@ -127,12 +100,13 @@ class DualSearch:
                 if not best and (path.bound < goal or path.least > goal):
                     break
         self.center = path.center or self.center
-        return path.found()
+        x, bound = path.best
+        return (DualHints(row, x[:-1], float(x[-1])), bound) if np.isfinite(bound) else None
 
 
-def _attained(margins: DualBound, row: Array, seen: Found) -> Array:
+def _attained(margins: DualBound, hints: DualHints) -> Array:
     """The maximiser y of a bound, (size,)."""
-    M = _form(margins, margins.objective(row).value[0], seen.multipliers, seen.ball)
+    M = _form(margins, margins.objective(hints.row).value[0], hints.multipliers, hints.ball)
     return np.append(1.0, -np.linalg.solve(M[1:, 1:], M[1:, 0]))
 
 
@@ -155,18 +129,6 @@ def _uphill(facts: OutputBounds, margins: DualBound, row: Array, inner: Array) -
     return None
 
 
-def _cut(margins: DualBound, seen: Found, y: Array, cuts: tuple[Cut, ...]) -> tuple[int, int] | None:
-    """The neuron to cut: the one whose products, zero in truth, add most to the bound at its maximiser; or None."""
-    done = {(layer, neuron) for layer, neuron, _ in cuts}
-    owed = np.abs(seen.multipliers * (margins.left.value @ y) * (margins.right.value @ y)) * margins.free
-    names = [(group.layer, int(neuron)) for group in margins.groups for _ in group.products for neuron in group.at]
-    for k in np.argsort(-owed)[: len(done) + 1]:
-        name = names[k]
-        if owed[k] > 0.0 and name not in done:
-            return name
-    return None
-
-
 def _form(margins: DualBound, c: Array, multipliers: Array, ball: float) -> Array:
     """M, (size, size)."""
     G = (margins.left.value.T * multipliers) @ margins.right.value
@@ -179,21 +141,23 @@ def _form(margins: DualBound, c: Array, multipliers: Array, ball: float) -> Arra
 
 @np.errstate(all="ignore")  # of sizes that are next to nothing
 def _natural(margins: DualBound) -> Array:
-    """Multipliers to begin with, up to a common factor: one over the square of the size of a product's factors."""
-    found = [np.zeros(0)]
-    for group in margins.groups:
-        size = np.maximum(np.abs([(one.value + two.value)[:, 0] for one, two, _ in group.products]), _LEAST)
-        weights = np.where([[zero] for _, _, zero in group.products], 0.0, 1.0 / size**2)
-        if len(weights) > 3 and group.open is not None:  # two lines, two ends, and secants
-            one = group.open
-            steep = np.maximum(np.maximum(np.abs(one.beta), np.abs(one.alpha)), _LEAST)
-            main = 1.0 / steep / np.maximum(one.high - one.low, _LEAST)
-            between = np.minimum(main * main, 1e150)
-            gap, fan = 0.5 * np.abs(one.above_slope - one.below_slope), 0.5 * (one.beta - one.alpha)
-            ends = 2.0 * between * (gap * gap + fan * fan) + between / steep
-            weights = np.stack([between, np.sqrt(between), np.sqrt(between), ends, between])
-        found += list(weights)
-    return np.concatenate(found)
+    """Multipliers to begin with, up to a common factor: one over the squared size of a product's factors.
+
+    At a kink the sum of both factors is their size; at curved neurons that is about slope times width of the interval.
+    """
+    sums = np.maximum(np.abs((margins.left.value + margins.right.value)[:, 0]), _LEAST)
+    found, at = np.where(margins.free, 0.0, 1.0 / (sums * sums)), 0
+    for layer in margins.layers:
+        at += 3 * int(np.count_nonzero(layer.bent))
+        curved = ~layer.bent
+        alpha, beta, width = layer.alpha[curved], layer.beta[curved], (layer.high - layer.low)[layer.open][curved]
+        steep = np.maximum(np.maximum(np.abs(beta), np.abs(alpha)), _LEAST)
+        main = np.minimum(1.0 / steep / np.maximum(width, _LEAST), 1e75)
+        ends = (beta - alpha) ** 2 + 1.0 / steep
+        rest = np.concatenate([main * main, main, main, ends * main * main, main * main])
+        found[at : at + len(rest)] = rest
+        at += len(rest)
+    return found
 
 
 class _Path:
@@ -229,12 +193,6 @@ class _Path:
     @property
     def gap(self) -> float:
         return self.mu * self.count
-
-    def found(self) -> Found | None:
-        x, bound = self.best
-        if not np.isfinite(bound):
-            return None
-        return Found(x[:-1], float(x[-1]), bound, self.least)
 
     def _start(self, natural: Array) -> None:
         """The natural weights times the best factors, for them and for the ball, of a small grid."""

@@ -1,7 +1,7 @@
 """Slopes and bends of the quadratic relaxation, by descent; for networks too large for the semidefinite dual bound.
 
 For one row of the outputs every open neuron has a slope and a bend. The bound of
-:mod:`lipcert.kernel.quadratic_relaxation` is convex in them but not smooth: the side of a kink where a neuron's
+:mod:`lipcert.kernel.quadratic_form` is convex in them but not smooth: the side of a kink where a neuron's
 height is attained may change, and so may the top eigenvector of a layer. Subgradients are averaged over those that are
 nearly active, and steps are Adam's. A trial takes a few products with the weights and some tens with the layers'
 ellipsoids; 20 to 30 trials come close to the best.
@@ -20,7 +20,8 @@ import numpy as np
 from scipy.sparse import linalg as iterative
 
 from lipcert.kernel.domain import split_by_box
-from lipcert.kernel.quadratic_relaxation import ParabolaHints, QuadraticRelaxation, Stage
+from lipcert.kernel.outputs import OutputBounds
+from lipcert.kernel.quadratic_form import KnownLayer, QuadraticHints, QuadraticRelaxation
 from lipcert.model.activation_table import STRAIGHT
 from lipcert.model.arrays import Array, Weight, times
 from lipcert.model.network import Network
@@ -52,17 +53,17 @@ def straight(network: Network) -> bool:
     return all(shape == STRAIGHT for row in rows for shape in row.shape)
 
 
-def suggest(relaxation: QuadraticRelaxation, row: Array) -> ParabolaHints | None:
+def suggest(facts: OutputBounds, row: Array) -> QuadraticHints | None:
     """Slopes and bends that seem to show that row·v_N < 0; None if there seem to be none."""
-    return _descended(relaxation, row, _TRIALS, best=False)
+    return _descended(facts.quadratic_relaxation, row, _TRIALS, best=False)
 
 
-def lowest(relaxation: QuadraticRelaxation, row: Array) -> ParabolaHints | None:
+def lowest(facts: OutputBounds, row: Array) -> QuadraticHints | None:
     """Slopes and bends for about the least bound of row·v_N; None if an ellipsoid is not known, or ill-scaled."""
-    return _descended(relaxation, row, _BEST, best=True)
+    return _descended(facts.quadratic_relaxation, row, _BEST, best=True)
 
 
-def _descended(relaxation: QuadraticRelaxation, row: Array, trials: int, best: bool) -> ParabolaHints | None:
+def _descended(relaxation: QuadraticRelaxation, row: Array, trials: int, best: bool) -> QuadraticHints | None:
     with np.errstate(all="ignore"), suppress(np.linalg.LinAlgError):  # far too ill-scaled
         layers = [layer for stage in relaxation.stages if (layer := _Layer.of(stage, relaxation.radius)) is not None]
         if len(layers) < len(relaxation.stages):
@@ -118,7 +119,7 @@ class _Descent:
         falls = len(self.bounds) <= _PATIENCE
         return not falls and self.bounds[-1 - _PATIENCE] - self.bounds[-1] < _SHARE * self.bounds[-1]
 
-    def hints(self) -> ParabolaHints:
+    def hints(self) -> QuadraticHints:
         """Of the best."""
         assert self.best is not None
         return self.objective.hints(self.best)
@@ -128,14 +129,14 @@ class _Descent:
 class _Layer:
     """One layer: what is known of it, and of its open neurons the weights, S, and how far they can move."""
 
-    stage: Stage
+    stage: KnownLayer
     own: Weight
     S: Array
     farthest: Array
     near: Array | None = None
 
     @staticmethod
-    def of(stage: Stage, radius: float) -> _Layer | None:
+    def of(stage: KnownLayer, radius: float) -> _Layer | None:
         """None where the ellipsoid of an open neuron is not known."""
         at, known = stage.open, stage.spread
         place = np.full(stage.low.size, -1)
@@ -202,15 +203,15 @@ class _Objective:
         shares, rates = [], []
         for layer in self.layers:
             stage, way = layer.stage, _USUAL * layer.farthest
-            shares.append(np.clip(0.5 + 0.5 * stage.center[stage.open] / way, 0.02, 0.98))
+            shares.append(np.clip(0.5 + 0.5 * stage.center.value[stage.open] / way, 0.02, 0.98))
             rates.append(np.log((stage.beta - stage.alpha) / (2.0 * way)))
         return np.concatenate([*shares, *rates])
 
-    def hints(self, value: _Value) -> ParabolaHints:
+    def hints(self, value: _Value) -> QuadraticHints:
         stages = [layer.stage for layer in self.layers]
         slopes, bends = (tuple(map(full, stages, parts)) for parts in (value.slopes, value.bends))
         self.corrected(value)
-        return ParabolaHints(self.row, slopes, bends, tuple(value.tops), float(value.mu))
+        return QuadraticHints(self.row, slopes, bends, float(value.mu), tuple(value.tops))
 
     def corrected(self, value: _Value) -> float:
         """The bound with μ raised to at least the first layer's largest eigenvalue, as a proof needs it."""
@@ -254,7 +255,7 @@ class _Objective:
         return _Value(bound, over, rest, np.concatenate(gradient), slopes, bends, tops[::-1], mu)
 
 
-def full(stage: Stage, part: Array) -> Array:
+def full(stage: KnownLayer, part: Array) -> Array:
     """Numbers of all neurons of a layer, from those of open ones; zero elsewhere."""
     found = np.zeros(stage.slope.size)
     found[stage.open] = part
@@ -268,14 +269,14 @@ class Parabolas:
     smooth maximum in the place of ``height``, as smooth as ``even`` is large.
     """
 
-    def __init__(self, stage: Stage, row: Array, share: Array, rate: Array, even: Array | float) -> None:
+    def __init__(self, stage: KnownLayer, row: Array, share: Array, rate: Array, even: Array | float) -> None:
         self.stage, self.row, self.rate = stage, row[stage.open], rate
         self.bend = np.abs(self.row) * rate + 1e-100
         self.tilt = stage.alpha + share * (stage.beta - stage.alpha)
         self.own = self.tilt * self.row
         self.g = row * stage.slope
         self.g[stage.open] = self.own
-        cells, rising, center = stage.cells, self.row > 0.0, stage.center[stage.open]
+        cells, rising, center = stage.cells, self.row > 0.0, stage.center.value[stage.open]
         slope = np.where(rising, cells.upper_slope, cells.lower_slope)
         offset = np.where(rising, cells.upper_offset, cells.lower_offset)
         a = slope * self.row - self.own

@@ -15,7 +15,8 @@ import numpy as np
 from scipy import linalg, sparse
 
 from lipcert.kernel.domain import split_by_box
-from lipcert.kernel.quadratic_relaxation import QuadraticRelaxation, SecondOrderHints
+from lipcert.kernel.outputs import OutputBounds
+from lipcert.kernel.quadratic_form import KnownLayer, QuadraticHints, QuadraticRelaxation
 from lipcert.methods.greedy import closed_form, top
 from lipcert.methods.joint import descend
 from lipcert.methods.method import Stage, symmetric
@@ -70,13 +71,13 @@ class SecondOrderSearch:
 
     known: dict[bytes, _Known] = field(default_factory=dict)
 
-    def suggest(self, relaxation: QuadraticRelaxation, row: Array) -> SecondOrderHints | None:
+    def suggest(self, facts: OutputBounds, row: Array) -> QuadraticHints | None:
         """Hints that seem to show that row·v_N < 0; None if there seem to be none."""
         with suppress(np.linalg.LinAlgError), np.errstate(all="ignore"):  # far too ill-scaled
-            return self._found(relaxation, row)
+            return self._found(facts.quadratic_relaxation, row)
         return None
 
-    def _found(self, relaxation: QuadraticRelaxation, row: Array) -> SecondOrderHints | None:
+    def _found(self, relaxation: QuadraticRelaxation, row: Array) -> QuadraticHints | None:
         objective, name = _Objective(relaxation, row), row.tobytes()
         start = objective.coordinates(self.known[name]) if name in self.known else None
         if start is None or objective(start) is None:
@@ -96,24 +97,18 @@ class SecondOrderSearch:
         return objective.hints(best) if bounds[-1] < goal else None
 
 
-def _touching(relaxation: QuadraticRelaxation, row: Array) -> SecondOrderHints:
-    """Slopes and bends of the parabolas that touch at the centre; no multipliers."""
-    row, slopes, bends = times(row[None], relaxation.network.layers[-1].weight)[0], [], []
-    for stage in reversed(relaxation.stages):
-        neurons, center = stage.layer.neurons, stage.center
-        assert neurons is not None
-        slope, value = neurons.slope(center), neurons.value(center)
-        ends = np.stack([stage.low, stage.high])
-        away = (_MARKS[:, None, None] * (ends - center)).reshape(-1, center.size)
-        steep = np.zeros(center.size)
-        steep[stage.open] = 2.0 * (stage.beta - stage.alpha)
-        with np.errstate(all="ignore"):  # an end may be the centre
-            bend = 2.0 * (neurons.value(center + away) - value - slope * away) / (away * away)
-            bend = np.nan_to_num(np.clip(bend, -steep / np.abs(away), steep / np.abs(away)))  # more is noise
-        slopes.append(row * slope)
-        bends.append(row * np.where(row > 0.0, bend.max(axis=0), bend.min(axis=0)))
-        row = times(slopes[-1][None], stage.layer.weight)[0]
-    return SecondOrderHints(row, tuple(slopes[::-1]), tuple(bends[::-1]), (), 0.0)
+def _touching(stage: KnownLayer, row: Array) -> tuple[Array, Array]:
+    """Slope and bend, both relative to the row's entry, of the parabola on its side of φ that touches at the centre."""
+    neurons, center = stage.neurons, stage.center.value
+    slope, value = neurons.slope(center), neurons.value(center)
+    ends = np.stack([stage.low, stage.high])
+    away = (_MARKS[:, None, None] * (ends - center)).reshape(-1, center.size)
+    steep = np.zeros(center.size)
+    steep[stage.open] = 2.0 * (stage.beta - stage.alpha)
+    with np.errstate(all="ignore"):  # an end may be the centre
+        bend = 2.0 * (neurons.value(center + away) - value - slope * away) / (away * away)
+        bend = np.nan_to_num(np.clip(bend, -steep / np.abs(away), steep / np.abs(away)))  # more is noise
+    return slope, np.where(row > 0.0, bend.max(axis=0), -bend.min(axis=0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,7 +125,7 @@ class _Objective:
     """½(gᵀ(μ - H)⁻¹g + μδ²) + constant - κ·log det(μ - H) as a function of parabolas, log T, and log μ.
 
     The coordinates are: of each layer the slopes of open neurons, as shares of their slope ranges; the bends, in units;
-    log T of all layers but the last, the deepest first; log μ. H is that of :mod:`lipcert.kernel.quadratic_relaxation`,
+    log T of all layers but the last, the deepest first; log μ. H is that of :mod:`lipcert.kernel.quadratic_form`,
     without rounding errors, and the heights are smooth maxima. With s = r·T^-½ the step is P = D_m K D_m + T,
     K = (A⁻¹ - D_s²)⁻¹; its adjoint is that of an ellipsoid. The adjoint of H is ½yyᵀ + κ(μ - H)⁻¹ for y = (μ - H)⁻¹g,
     the direction in which the bound is attained; that of D_k is the diagonal of the adjoint of B_k.
@@ -158,14 +153,13 @@ class _Objective:
 
     def start(self) -> Array:
         """Parabolas that touch at the centre, and multipliers in closed form, layer by layer."""
-        drawn, row = _touching(self.relaxation, self.row), self.through
-        tilts, rates = [], []
-        for stage, slopes, bends in zip(self.stages[::-1], drawn.slopes[::-1], drawn.bends[::-1], strict=True):
-            safe = np.where(row == 0.0, 1.0, row)
-            tilts.append(slopes / safe)
-            rates.append(bends / np.abs(safe))
-            row = times(slopes[None], stage.layer.weight)[0]
-        parabolas = self._coordinates(tilts[::-1], rates[::-1])
+        row, tilts, rates = self.through, list[Array](), list[Array]()
+        for stage in reversed(self.stages):
+            tilt, rate = _touching(stage, row)
+            tilts.insert(0, tilt)
+            rates.insert(0, rate)
+            row = times((row * tilt)[None], stage.layer.weight)[0]
+        parabolas = self._coordinates(tilts, rates)
         count = len(self.stages)
         steps, g, _ = self._drawn(parabolas[:count], parabolas[count:])
         A, parts = self._top(steps[-1]), []
@@ -207,12 +201,12 @@ class _Objective:
         multipliers = [T / np.where(r > 0, r * r, 1.0) for T, r in zip(self._multipliers(logs), self.r, strict=True)]
         return _Known(tilts, bends, multipliers, mu)
 
-    def hints(self, x: Array) -> SecondOrderHints:
+    def hints(self, x: Array) -> QuadraticHints:
         """The hints at x."""
         shares, rates, logs, mu = self._split(x)
         steps, _, _ = self._drawn(shares, rates)
         slopes, bends = (tuple(full(step.stage, getattr(step, name)) for step in steps) for name in ("own", "bend"))
-        return SecondOrderHints(self.row, slopes, bends, tuple(self._multipliers(logs)), mu)
+        return QuadraticHints(self.row, slopes, bends, mu, multipliers=tuple(self._multipliers(logs)))
 
     def _multipliers(self, logs: Sequence[Array]) -> list[Array]:
         """T of all layers but the last, in order."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from lipcert.errors import ProofFailed
 from lipcert.kernel.hints import Curved
-from lipcert.kernel.row_bounds import first_factor
+from lipcert.kernel.quadratic_form import first_factor
 from lipcert.kernel.second_order_jacobian import prove_second_order_jacobian
 from lipcert.kernel.sweep import proving
 from lipcert.methods.greedy import top

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
-from typing import Any, Final, TypeAlias
+from functools import cached_property
+from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from lipcert.answers.radius import CertifiedRadius, ClassBounds
+from lipcert.answers.radius import CertifiedRadius, ClassBounds, Suggest
 from lipcert.arguments.numbers import numbers
 from lipcert.errors import Interrupted, InvalidInput, ProofFailed
 from lipcert.kernel.counterexample import Counterexample, nearest_counterexample
@@ -39,8 +39,6 @@ TOLERANCE: Final = 1e-3
 """Default relative tolerance of a search."""
 _STEPS, _MORE_STEPS = 3, 12
 """Gradient steps towards a counterexample before the stronger proofs; more where value functions are among them."""
-_BOXES: Final = 64
-"""Most boxes that value functions may cut a ball into."""
 _ROUNDS: Final = 60
 _WIDE = 2000
 """From this layer width on, the product of norms comes first."""
@@ -55,8 +53,6 @@ _GROWTH: Final = 1.25
 _DEARER: Final = 1.5
 """The next ball is assumed to take this many times as long as the last one."""
 
-Rung: TypeAlias = Callable[[ClassBounds], CertifiedRadius]
-"""A stronger proof of the class over a ball."""
 _everywhere: WeakKeyDictionary[Network, OutputBounds | None] = WeakKeyDictionary()
 """Bounds over all inputs, found once per network."""
 
@@ -245,21 +241,19 @@ class RadiusCertifier:
         proved = ClassBounds(facts.around(ball), self.label, self.predicted)
         return proved if proved.first_order().radius >= proved.size else None
 
-    def rungs(self, searching: bool = False) -> list[tuple[str, Rung]]:
-        """Proofs beyond first order that the rules allow, the cheapest first; they start from what they learned."""
+    def rungs(self, searching: bool = False) -> list[tuple[str, Suggest]]:
+        """Searches beyond first order that the rules allow, the cheapest first; they start from what they learned."""
         rules, network = self.rules, self.network
         second = rules.pairwise and (rules.curvature is None or rules.curvature) and rules.norm == PLAIN.input
         second = second and suits(network, quick=rules.curvature is None and not searching)
         dual = (rules.values_in_search if searching else rules.values) and rules.pairwise and network.depth > 1
-        found: list[tuple[str, Rung]] = []
+        found: list[tuple[str, Suggest]] = []
         if (second and quadratic.straight(network)) or (dual and not second):
-            found.append(("parabolas", lambda proved: proved.parabolas(quadratic.suggest)))
+            found.append(("parabolas", quadratic.suggest))
         if second:
-            together = cache(lambda: SecondOrderSearch())  # made when it is needed
-            found.append(("second order", lambda proved: proved.parabolas(together().suggest)))
+            found.append(("second order", SecondOrderSearch().suggest))
         if dual:
-            search = DualSearch(1 if searching else _BOXES)
-            found.append(("value functions", lambda proved: self._by_values(proved, search)))
+            found.append(("value functions", DualSearch().suggest))
         return found
 
     @cached_property
@@ -280,16 +274,18 @@ class RadiusCertifier:
                 return found
             if len(suspects):
                 return self._with_counterexample(found, proved, suspects)
-            for _, prove in rungs:
+            for _, suggest in rungs:
                 if found.radius < proved.size:
-                    found = prove(proved)
+                    found = self.beyond(proved, suggest)
         return found
 
-    def _by_values(self, proved: ClassBounds, search: DualSearch) -> CertifiedRadius:
-        """By value functions; ``search`` starts from what it learned on other balls."""
-        search.broken = None
-        found = proved.value_functions(search.leaves)
-        return found if search.broken is None else self._with_counterexample(found, proved, search.broken[None])
+    def beyond(self, proved: ClassBounds, suggest: Suggest) -> CertifiedRadius:
+        """By a stronger proof; a counterexample that its search met is kept."""
+        found, search = proved.beyond(suggest), getattr(suggest, "__self__", None)
+        if not isinstance(search, DualSearch) or search.broken is None:
+            return found
+        point, search.broken = search.broken, None
+        return self._with_counterexample(found, proved, point[None])
 
     def _with_counterexample(self, found: CertifiedRadius, proved: ClassBounds, points: Array) -> CertifiedRadius:
         """The same, with the nearest counterexample between the centre and the points, if one can be proved."""
@@ -356,8 +352,8 @@ class RadiusSearch:
         try:
             self._product_of_norms()
             self._first_order()
-            for name, prove in self.certifier.rungs(searching=True):
-                self._extend(name, prove)
+            for name, suggest in self.certifier.rungs(searching=True):
+                self._extend(name, suggest)
         except OutOfTime:
             self.unfinished = True
             clock().say("time is up")
@@ -434,7 +430,7 @@ class RadiusSearch:
                 return
             at += float(np.clip(step, -math.log(100.0), math.log(1e3)))
 
-    def _extend(self, name: str, prove: Rung) -> None:
+    def _extend(self, name: str, suggest: Suggest) -> None:
         """Enlarge the best radius with a stronger proof.
 
         A ball that cannot be certified takes much longer than one that can. So after the first failure, the smallest
@@ -451,7 +447,7 @@ class RadiusSearch:
             self._begin(f"{name}, radius {size:.4g}")
             (proved,) = self.certifier.over([size])
             if isinstance(proved, ClassBounds):
-                found = prove(proved)
+                found = self.certifier.beyond(proved, suggest)
                 self._note(proved, found)
                 if found.radius >= size:
                     grown = True

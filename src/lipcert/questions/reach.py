@@ -12,13 +12,12 @@ import numpy as np
 from lipcert.answers.proofs import Pieces, Proof
 from lipcert.answers.reach import Reach, reach_set
 from lipcert.errors import Interrupted, InvalidInput
-from lipcert.kernel.dual_bound import DualHints
 from lipcert.kernel.hints import BOTH, Enclosure
-from lipcert.kernel.outputs import OutputBounds
+from lipcert.kernel.outputs import OutputBounds, both_sides
 from lipcert.kernel.piece_bounds import OutputRows
-from lipcert.methods.dual import DualSearch, affordable
+from lipcert.methods import quadratic
+from lipcert.methods.dual import DualSearch
 from lipcert.methods.method import Method
-from lipcert.methods.quadratic import lowest
 from lipcert.methods.split import FEW_INPUTS, VANISHING, Auto, RowSearch, attained, covering, output_values
 from lipcert.model.network import Network, network_in
 from lipcert.model.regions import Ball, Region
@@ -142,17 +141,13 @@ class _Work:
 
     def _by_values(self, facts: OutputBounds) -> None:
         """Search multipliers that bound every output from both sides, while there is time."""
-        base, eye = len(self.proofs) - 1, np.eye(facts.network.outputs)
-        margins = facts.dual_bound() if affordable(facts) else None
-        bowls, search, proof = facts.quadratic_relaxation(), DualSearch(), Proof("values", base=base)
+        sides, search = both_sides(facts.network.outputs), DualSearch()
+        proof = Proof("values", base=len(self.proofs) - 1)
         try:
-            for number, row in enumerate(np.concatenate([eye, -eye])):
-                clock().say(f"value functions, side {number + 1} of {2 * len(eye)}")
-                if (hints := lowest(bowls, row)) is not None:
-                    self.values_proof = proof = replace(proof, parabolas=(*proof.parabolas, hints))
-                found = None if margins is None else search.find(margins, row, best=True)
-                if found is not None:
-                    more = DualHints(row, (), found.multipliers, found.ball)
-                    self.values_proof = proof = replace(proof, margins=(*proof.margins, more))
+            for number, row in enumerate(sides, 1):
+                clock().say(f"value functions, side {number} of {len(sides)}")
+                for lowest in (quadratic.lowest, search.lowest):
+                    if (hints := lowest(facts, row)) is not None:
+                        self.values_proof = proof = replace(proof, rows=(*proof.rows, hints))
         except OutOfTime:
             return

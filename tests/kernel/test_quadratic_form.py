@@ -18,12 +18,10 @@ import lipcert as lc
 from lipcert.answers.radius import CertifiedRadius, RadiusProof, recheck_radius
 from lipcert.audit import verify_radius
 from lipcert.errors import ProofFailed
-from lipcert.kernel import dual_bound as values
-from lipcert.kernel import quadratic_relaxation as parabolas
-from lipcert.kernel import row_bounds, sweep
-from lipcert.kernel.dual_bound import DualBound, DualHints, stays_negative
+from lipcert.kernel import quadratic_form as form
+from lipcert.kernel import sweep
 from lipcert.kernel.outputs import OutputBounds
-from lipcert.kernel.quadratic_relaxation import ParabolaHints, QuadraticRelaxation
+from lipcert.kernel.quadratic_form import DualBound, DualHints, QuadraticHints, QuadraticRelaxation
 from lipcert.methods import quadratic as search
 from lipcert.methods.dual import DualSearch, _natural
 from lipcert.model.activations import Activation
@@ -53,17 +51,16 @@ def case(seed: int, activation: Any = "relu", radius: float = 0.6) -> tuple[lc.N
 
 def best(facts: OutputBounds, row: Array = ROW) -> tuple[float, DualHints]:
     """The bound that the end of a search proves."""
-    margins = facts.dual_bound()
-    found = DualSearch().find(margins, row, best=True)
+    found = DualSearch().lowest(facts, row)
     assert found is not None
-    return margins.above(row, found.multipliers, found.ball), DualHints(row, (), found.multipliers, found.ball)
+    return facts.dual_bound.above(found), found
 
 
 def attained(network: lc.Network, ball: lc.Ball, row: Array = ROW, seed: int = 0) -> float:
     return float((network(points_in(ball, 4000, seed)) @ row).max())
 
 
-def found(bowls: QuadraticRelaxation, trials: int = 60) -> ParabolaHints:
+def found(bowls: QuadraticRelaxation, trials: int = 60) -> QuadraticHints:
     """What a search ends with, whether the bound is negative or not."""
     layers = [layer for stage in bowls.stages if (layer := search._Layer.of(stage, bowls.radius)) is not None]
     assert len(layers) == len(bowls.stages)
@@ -73,14 +70,13 @@ def found(bowls: QuadraticRelaxation, trials: int = 60) -> ParabolaHints:
     return descent.hints()
 
 
-def wild(bowls: QuadraticRelaxation, rng: np.random.Generator) -> ParabolaHints:
+def wild(bowls: QuadraticRelaxation, rng: np.random.Generator) -> QuadraticHints:
     """Hints of any kind."""
     size = 10.0 ** rng.uniform(-3.0, 2.0)
     slopes = tuple(size * rng.standard_normal(stage.low.size) for stage in bowls.stages)
     bends = tuple(10.0 ** rng.uniform(-4.0, 1.0) * rng.standard_normal(stage.low.size) for stage in bowls.stages)
-    return ParabolaHints(
-        ROW, slopes, bends, tuple(rng.standard_normal(len(slopes))), float(10.0 ** rng.uniform(-2.0, 4.0))
-    )
+    tops, mu = tuple(rng.standard_normal(len(slopes))), float(10.0 ** rng.uniform(-2.0, 4.0))
+    return QuadraticHints(ROW, slopes, bends, mu, tops)
 
 
 def by_values(facts: OutputBounds) -> float:
@@ -88,7 +84,7 @@ def by_values(facts: OutputBounds) -> float:
 
 
 def by_parabolas(facts: OutputBounds) -> float:
-    return facts.quadratic_relaxation().above(found(facts.quadratic_relaxation()))
+    return facts.quadratic_relaxation.above(found(facts.quadratic_relaxation))
 
 
 WAYS: dict[str, Callable[[OutputBounds], float]] = {"values": by_values, "parabolas": by_parabolas}
@@ -108,7 +104,7 @@ def test_every_activation(row: Activation) -> None:
     assert truth <= bound
     linear = float(facts.above(ROW[None])[0])
     assert bound < linear + 0.01 * (1.0 + abs(linear))
-    check_wild(facts.quadratic_relaxation(), np.random.default_rng(0), truth, 8)
+    check_wild(facts.quadratic_relaxation, np.random.default_rng(0), truth, 8)
 
 
 @pytest.mark.parametrize("seeds", [range(40), pytest.param(range(40, 1040), marks=pytest.mark.slow)], ids=len)
@@ -119,24 +115,24 @@ def test_random_networks(seeds: range) -> None:
         network = random_network(seed, sizes, ROWS[seed % len(ROWS)] if seed % 2 else "relu", gain=3.0)
         ball = lc.Ball(rng.standard_normal(sizes[0]), float(10.0 ** rng.uniform(-2.0, 0.5)))
         facts = prove_outputs(network, ball, lc.ClosedForm())
-        margins = facts.dual_bound()
-        told = DualSearch().find(margins, ROW)
+        margins = facts.dual_bound
+        told = DualSearch().find(facts, ROW)
         truth = attained(network, ball, seed=seed)
         if told is not None:
-            assert truth <= margins.above(ROW, told.multipliers, told.ball), seed
+            assert truth <= margins.above(told[0]), seed
         # and whatever else comes as multipliers
         some = rng.standard_normal(margins.free.size) * 10.0 ** rng.uniform(-3.0, 3.0)
         with suppress(ProofFailed):
-            assert truth <= margins.above(ROW, some + _natural(margins), float(rng.uniform(-1.0, 5.0))), seed
+            assert truth <= margins.above(DualHints(ROW, some + _natural(margins), float(rng.uniform(-1.0, 5.0)))), seed
         if seed % 2 == 0:
-            assert truth <= facts.quadratic_relaxation().above(found(facts.quadratic_relaxation(), 12)), seed
-        check_wild(facts.quadratic_relaxation(), rng, truth, 3)
+            assert truth <= facts.quadratic_relaxation.above(found(facts.quadratic_relaxation, 12)), seed
+        check_wild(facts.quadratic_relaxation, rng, truth, 3)
 
 
 def test_the_semidefinite_relaxation_is_reached() -> None:
     cp = pytest.importorskip("cvxpy")
     _, _, facts = case(5)
-    margins = facts.dual_bound()
+    margins = facts.dual_bound
     (c,) = margins.objective(ROW).value
     Y = cp.Variable((margins.size, margins.size), PSD=True)
     rules = [Y[0, 0] == 1, cp.trace(Y[1 : 1 + margins.inputs, 1 : 1 + margins.inputs]) <= 1]
@@ -253,10 +249,10 @@ def test_saved_and_verified(way: str, tmp_path: Path) -> None:
 
 def test_ball_arithmetic_refuses_parabolas_by_itself() -> None:
     network, claim, told = settled("parabolas")
-    flat = tuple(replace(one, bends=tuple(0.1 * part for part in one.bends)) for one in told.parabolas)
-    for hints in (flat, told.parabolas[:-1]):
+    flat = tuple(CHANGES["parabolas"][4](one) for one in told.rows)
+    for hints in (flat, told.rows[:-1]):
         with pytest.raises(ProofFailed):
-            verify_radius(network, replace(claim, proof=replace(told, margins=(), parabolas=hints)))
+            verify_radius(network, replace(claim, proof=replace(told, rows=hints)))
 
 
 CHANGES: dict[str, list[Callable[[Any], Any]]] = {
@@ -267,8 +263,6 @@ CHANGES: dict[str, list[Callable[[Any], Any]]] = {
         lambda one: replace(one, ball=-one.ball),
         lambda one: replace(one, ball=np.nan),
         lambda one: replace(one, row=-one.row),
-        lambda one: replace(one, cuts=((0, 0, 1),)),
-        lambda one: replace(one, cuts=((7, 0, 1),)),
     ],
     "parabolas": [
         lambda one: replace(one, slopes=tuple(-x for x in one.slopes)),
@@ -288,10 +282,9 @@ CHANGES: dict[str, list[Callable[[Any], Any]]] = {
 def test_mistakes_are_refused(way: str) -> None:
     network, radius, told = settled(way)
     recheck_radius(network, radius)
-    name = {"values": "margins", "parabolas": "parabolas"}[way]
-    hints = getattr(told, name)
-    wrong: list[dict[str, Any]] = [{name: tuple(change(one) for one in hints)} for change in CHANGES[way]]
-    wrong += [{name: hints[:-1]}, {"ball": lc.Ball(told.ball.center, 0.9 * radius.radius)}]  # the radius understated
+    hints = told.rows
+    wrong: list[dict[str, Any]] = [{"rows": tuple(change(one) for one in hints)} for change in CHANGES[way]]
+    wrong += [{"rows": hints[:-1]}, {"ball": lc.Ball(told.ball.center, 0.9 * radius.radius)}]  # the radius understated
     larger = 1.5 * radius.radius
     wide = replace(told, ball=lc.Ball(told.ball.center, larger))
     claims = [replace(radius, proof=replace(told, **change)) for change in wrong]
@@ -299,13 +292,14 @@ def test_mistakes_are_refused(way: str) -> None:
         with pytest.raises(ProofFailed):
             recheck_radius(network, claim)
     if way == "parabolas":  # these save time, no more
-        guesses = tuple(replace(one, tops=tuple(np.nan for _ in one.tops)) for one in told.parabolas)
-        recheck_radius(network, replace(radius, proof=replace(told, parabolas=guesses)))
+        unknown: Callable[[Any], Any] = lambda one: replace(one, tops=tuple(np.nan for _ in one.tops))  # noqa: E731
+        guesses = tuple(map(unknown, told.rows))
+        recheck_radius(network, replace(radius, proof=replace(told, rows=guesses)))
 
 
 def inner_chord(patch: pytest.MonkeyPatch) -> None:
-    right = values._kink
-    patch.setattr(values, "_kink", lambda one: right(replace(one, high=0.5 * one.high)))
+    right = form._kink
+    patch.setattr(form, "_kink", lambda one, *rest: right(replace(one, high=0.5 * one.high), *rest))
 
 
 def small_ball(patch: pytest.MonkeyPatch) -> None:
@@ -315,16 +309,16 @@ def small_ball(patch: pytest.MonkeyPatch) -> None:
 
 
 def open_taken_for_closed(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(row_bounds, "slope_bounds", lambda n, low, high: (n.slope(0.5 * low + 0.5 * high),) * 2)
+    patch.setattr(form, "slope_bounds", lambda n, low, high: (n.slope(0.5 * low + 0.5 * high),) * 2)
 
 
 def low_heights(patch: pytest.MonkeyPatch) -> None:
-    heights = parabolas._heights
-    patch.setattr(parabolas, "_heights", lambda *given: heights(*given) - 0.05)
+    heights = form._heights
+    patch.setattr(form, "_heights", lambda *given: heights(*given) - 0.05)
 
 
 def no_squares(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(parabolas, "_most", lambda *_: 0.0)
+    patch.setattr(form, "_most", lambda *_: 0.0)
 
 
 def part_of_the_ball(patch: pytest.MonkeyPatch) -> None:
@@ -333,8 +327,8 @@ def part_of_the_ball(patch: pytest.MonkeyPatch) -> None:
 
 
 def no_bends(patch: pytest.MonkeyPatch) -> None:
-    replaced = parabolas._replaced
-    patch.setattr(parabolas, "_replaced", lambda *given: (p := replaced(*given), (p[0], 0.0 * p[1], *p[2:]))[1])
+    replaced = form._replaced
+    patch.setattr(form, "_replaced", lambda *given: (p := replaced(*given), (p[0], 0.0 * p[1], *p[2:]))[1])
 
 
 PLANTED: list[tuple[str, Callable[[pytest.MonkeyPatch], None]]] = [
@@ -357,30 +351,6 @@ def test_planted_mistakes_are_seen(
         except (ProofFailed, AssertionError):
             continue
     assert seen > 0
-
-
-def test_cuts_cover() -> None:
-    """Both sides of a neuron are needed, and each is at most the whole."""
-    for seed in range(6):
-        network, ball, facts = case(seed)
-        whole, told = best(facts)
-        layer, neuron = facts.dual_bound().groups[0].layer, int(facts.dual_bound().groups[0].at[0])
-        truth = points_in(ball, 4000, seed)
-        v, values = network.preactivations(truth)[layer][:, neuron], network(truth) @ ROW
-        leaves = []
-        for side in (-1, 1):
-            margins = facts.dual_bound([(layer, neuron, side)])
-            found = DualSearch().find(margins, ROW)
-            assert found is not None
-            bound = margins.above(ROW, found.multipliers, found.ball)
-            leaves.append(DualHints(ROW, ((layer, neuron, side),), found.multipliers, found.ball))
-            if (v * side >= 0).any():
-                assert values[v * side >= 0].max() <= bound
-        assert stays_negative(facts.dual_bound, ROW, leaves) == (
-            max(facts.dual_bound(one.cuts).above(ROW, one.multipliers, one.ball) for one in leaves) < 0.0
-        )
-        assert not stays_negative(facts.dual_bound, ROW, leaves[:1])
-        assert stays_negative(facts.dual_bound, ROW, [told]) == (whole < 0.0)
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -407,20 +377,20 @@ def test_what_is_refused() -> None:
     nothing = [(np.full(len(low), -np.inf), high) for low, high in facts.intervals]
     with pytest.raises(ProofFailed):
         DualBound(network, ball, nothing)
-    margins = facts.dual_bound()
+    margins = facts.dual_bound
     for bad in (np.full(margins.free.size, np.nan), np.full(margins.free.size, 1e308), np.zeros(3)):
         with pytest.raises(ProofFailed):
-            margins.above(ROW, bad, 1.0)
+            margins.above(DualHints(ROW, bad, 1.0))
     for norm in ("linf", "l1"):
         other = prove_outputs(network, lc.Ball(ball.center, 0.1, norm=norm), lc.ClosedForm())
         with pytest.raises(ProofFailed, match="ℓ2"):
-            other.dual_bound()
-        assert DualSearch().leaves(other, ROW) == []
+            other.dual_bound  # noqa: B018
+        assert DualSearch().suggest(other, ROW) is None
     with pytest.raises(ProofFailed):
-        prove_outputs(network, lc.Box(ball.center - 0.1, ball.center + 0.1), lc.ClosedForm()).dual_bound()
-    bowls = facts.quadratic_relaxation()
+        prove_outputs(network, lc.Box(ball.center - 0.1, ball.center + 0.1), lc.ClosedForm()).dual_bound  # noqa: B018
+    bowls = facts.quadratic_relaxation
     spreads = [stage.spread for stage in bowls.stages]
-    centers = [(stage.center, stage.error) for stage in bowls.stages]
+    centers = [stage.center for stage in bowls.stages]
     for where, intervals in ((lc.Ball(ball.center, 0.0), facts.intervals), (ball, nothing)):
         with pytest.raises(ProofFailed):
             QuadraticRelaxation(network, where, centers, intervals, spreads)
@@ -435,7 +405,7 @@ def test_clipped_balls() -> None:
         whole, part = (lc.Ball(center, 0.7, clip) for clip in (None, (0, 1)))
         bounds = []
         for ball in (whole, part):
-            bowls = prove_outputs(network, ball, lc.ClosedForm()).quadratic_relaxation()
+            bowls = prove_outputs(network, ball, lc.ClosedForm()).quadratic_relaxation
             bounds.append(bowls.above(found(bowls, 25)))
             assert float((network(ball.project(points_in(whole, 4000, seed))) @ ROW).max()) <= bounds[-1]
         less += bounds[1] < bounds[0] - 0.05 * (bounds[0] - float(network(center) @ ROW))
@@ -453,20 +423,18 @@ def test_large_layers_keep_what_parabolas_need(folded: bool, monkeypatch: pytest
     facts = prove_outputs(network, ball, lc.ClosedForm())
     monkeypatch.setattr(sweep, "_LARGEST", 3)
     large = prove_outputs(network, ball, lc.ClosedForm())
-    for one, two in zip(facts.quadratic_relaxation().stages, large.quadratic_relaxation().stages, strict=True):
+    for one, two in zip(facts.quadratic_relaxation.stages, large.quadratic_relaxation.stages, strict=True):
         assert set(two.open) <= set(two.spread.neurons) < set(range(two.low.size))
         place = np.searchsorted(one.spread.neurons, two.spread.neurons)
         np.testing.assert_allclose(two.spread.S, one.spread.S[np.ix_(place, place)], rtol=1e-12)
-    hints = found(facts.quadratic_relaxation(), 20)
-    assert large.quadratic_relaxation().above(hints) == pytest.approx(
-        facts.quadratic_relaxation().above(hints), rel=1e-12
-    )
+    hints = found(facts.quadratic_relaxation, 20)
+    assert large.quadratic_relaxation.above(hints) == pytest.approx(facts.quadratic_relaxation.above(hints), rel=1e-12)
     monkeypatch.setattr(sweep, "_MANY", 3)
-    bare = prove_outputs(network, ball, lc.ClosedForm()).quadratic_relaxation()  # too many open neurons: no bends, then
-    assert not any(stage.spread.neurons.size for stage in bare.stages)
+    bare = prove_outputs(network, ball, lc.ClosedForm())  # too many open neurons: no bends, then
+    assert not any(stage.spread.neurons.size for stage in bare.quadratic_relaxation.stages)
     assert search.suggest(bare, ROW) is None
     with pytest.raises(ProofFailed, match="not known"):
-        bare.above(hints)
+        bare.quadratic_relaxation.above(hints)
 
 
 # the search for parabolas: what it does not find, the proof does without
