@@ -44,10 +44,9 @@ _AWAY = 0.02
 _SPREAD, _WIDEST, _FALL = 18.0, 2e-3, 0.3
 """The first μ is the first number over the eigenvalues of the last matrices, at most the second; then it falls by the
 third."""
-_MORE, _SHARES = 5, (0.9, 0.75, 0.5)
-"""With a part of the frequencies: so many times as many decide how far to go from the closed form."""
-_FIRST, _SMALLEST, _ROUNDS = 4, 16, 4
-"""Without dense layers the search begins with a quarter of the frequencies, the highest, but at least 16."""
+_MORE, _FIRST, _SMALLEST, _ROUNDS = 5, 4, 16, 4
+"""Joint multipliers hold at more frequencies, so many times as many. Without dense layers the search begins with a
+quarter of these, the highest, but at least 16."""
 _NEAR, _EQUAL, _AGAIN = 0.7, 1e-5, 3e-4
 """A round adds frequencies whose log λmax is within the first of the bound, until none is above it by the second; its
 path starts at the third μ."""
@@ -111,11 +110,15 @@ class FourierValue:
 
 @dataclass(frozen=True, eq=False)
 class Pass:
-    """One pass through all links: the multipliers as x, hints for the proof, and the logarithm of the bound."""
+    """One pass through all links: the multipliers as x, hints for the proof, and log λmax of each last matrix."""
 
     x: Array
     hints: Hints
-    log_bound: float
+    heights: Array
+
+    @property
+    def log_bound(self) -> float:
+        return 0.5 * float(self.heights.max())
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,9 +137,8 @@ class _Tape:
 class FourierChain:
     """The stack that a network begins with, and the dense layers that follow it.
 
-    ``chosen`` are the frequencies in use, in the order of the torus, by default all of them or evenly spread ones;
-    ``whole`` is true if they are all. ``ends`` counts the eigenvalues of the last matrices; ``weights`` are those of
-    the steps' barriers.
+    ``chosen`` are the frequencies in use, in the order of the torus, by default all of them or evenly spread ones.
+    ``ends`` counts the eigenvalues of the last matrices; ``weights`` are those of the steps' barriers.
     """
 
     def __init__(
@@ -144,8 +146,7 @@ class FourierChain:
     ) -> None:
         self.network, self.torus, self.slopes = network, torus, slopes
         frequencies, counts = torus.frequencies()
-        chosen = spread_out(torus) if chosen is None else chosen
-        self.chosen, self.whole = chosen, len(chosen) == len(frequencies)
+        self.chosen = chosen = spread_out(torus) if chosen is None else chosen
         weights = counts[chosen] * (counts.sum() / counts[chosen].sum())
         levels = torus.levels(frequencies[chosen])
         maps = [_convolution(torus, index, levels) for index in range(len(torus.convolutions))]
@@ -236,8 +237,7 @@ class FourierChain:
         """T = tI, with t chosen link by link from S (frequencies, c, c)."""
 
         def multipliers(index: int, S: Array, base: Array, log_scale: float) -> Array:
-            link = self.links[index]
-            return np.full(base.size, max(choose(link, S), STILL) if base.size else 0.0)
+            return np.full(base.size, max(choose(self.links[index], S), STILL) if base.size else 0.0)
 
         return self._pass(multipliers)
 
@@ -248,36 +248,16 @@ class FourierChain:
 
     def again(self, hints: Hints) -> Pass:
         """The multipliers of hints, enlarged if need be, at the frequencies in use here."""
-        scaled = self._hinted(hints)
-        return self._pass(lambda index, S, base, log_scale: scaled(index, log_scale))
 
-    def heights(self, hints: Hints) -> Array:
-        """The logarithm of λmax of the last matrix at each of the chosen frequencies; infinite where infeasible."""
-        scaled, S, log_scale = self._hinted(hints), self._begin(), 0.0
-        for index, link in enumerate(self.links):
-            scale = _mean(S)
-            S, log_scale = S / scale, log_scale + np.log(scale)
-            forward = _forward(link, S, scaled(index, log_scale), np.zeros(0), 1.0)
-            if forward is None:
-                if len(self.chosen) == 1:
-                    return np.full(1, np.inf)
-                halves = np.array_split(self.chosen, 2)
-                return np.concatenate([self.at_others(half).heights(hints) for half in halves])
-            S = link.ahead(forward[1])
-        return np.asarray(np.log(np.maximum(np.linalg.eigvalsh(S)[:, -1], 1e-300)) + log_scale)
+        def multipliers(index: int, S: Array, base: Array, log_scale: float) -> Array:
+            T = np.maximum(hints.multipliers[index][self.links[index].open], STILL)
+            return np.asarray(T * np.exp(hints.exponents[index] * np.log(4.0) - log_scale))
+
+        return self._pass(multipliers)
 
     def at_others(self, chosen: Array) -> FourierChain:
         """The same stack at other frequencies."""
         return FourierChain(self.network, self.torus, self.slopes, chosen)
-
-    def _hinted(self, hints: Hints) -> Callable[[int, float], Array]:
-        """T of the open neurons of a link, relative to a scale."""
-
-        def multipliers(index: int, log_scale: float) -> Array:
-            T = np.maximum(hints.multipliers[index][self.links[index].open], STILL)
-            return np.asarray(T * np.exp(hints.exponents[index] * np.log(4.0) - log_scale))
-
-        return multipliers
 
     def _pass(self, choose: Callable[[int, Array, Array, float], Array]) -> Pass:
         parts, found, exponents = [], [], []
@@ -300,8 +280,8 @@ class FourierChain:
             found.append(np.zeros(link.r.size))
             found[-1][link.open] = T * np.exp(log_scale - exponents[-1] * np.log(4.0))
             S = link.ahead(forward[1])
-        log_bound = 0.5 * (float(np.log(max(top(S), 1e-300))) + log_scale)
-        return Pass(np.concatenate([np.zeros(0), *parts]), Hints((), tuple(found), tuple(exponents)), log_bound)
+        heights = np.log(np.maximum(np.linalg.eigvalsh(S)[:, -1], 1e-300)) + log_scale
+        return Pass(np.concatenate([np.zeros(0), *parts]), Hints((), tuple(found), tuple(exponents)), heights)
 
 
 def closed_form(link: Link, S: Array) -> float:
@@ -454,55 +434,32 @@ class FourierSearch:
         For given T the frequencies are independent and the highest one is the bound. So most can be left out of the
         search; they are checked afterwards, and those that have become high join in another round.
         """
-        chain, best = self._highest()
+        every = chain = self.chain
+        best = self.first
+        if self.torus.ends:
+            every = self.chain.at_others(spread_out(self.torus, _MORE))
+            highest = np.argsort(every.again(best.hints).heights)[-max(_SMALLEST, len(every.chosen) // _FIRST) :]
+            chain = every.at_others(np.sort(every.chosen[highest]))
+            best = chain.again(best.hints)
         mu = min(_WIDEST, _SPREAD / chain.ends)
         stopped: OutOfTime | KeyboardInterrupt | None = None
         for _ in range(_ROUNDS):
             best, stopped = self._descended(method, chain, best, mu)
-            others = None if stopped is not None else self._missed(chain, best)
-            if others is None:
+            if stopped is not None or len(chain.chosen) == len(every.chosen):
                 break
-            chain, mu = chain.at_others(others), _AGAIN
             try:
+                clock().check()
+                above = every.again(best.hints).heights - 2.0 * best.log_bound
+                chosen = np.union1d(chain.chosen, every.chosen[above > -_NEAR])
+                if above.max() <= _EQUAL or len(chosen) == len(chain.chosen):
+                    break
+                chain, mu = every.at_others(chosen), _AGAIN
                 best = chain.again(best.hints)
-            except np.linalg.LinAlgError:  # infeasible at the new frequencies; the proof may enlarge T
+            except OutOfTime:
                 break
-        yield self._settled(best)
+        yield self._candidate(best, "Joint")
         if isinstance(stopped, KeyboardInterrupt):
             raise stopped
-
-    @cached_property
-    def _pool(self) -> Array:
-        """The frequencies at which a stack without dense layers is checked."""
-        return spread_out(self.torus, _MORE)
-
-    def _highest(self) -> tuple[FourierChain, Pass]:
-        """The chain at the frequencies that are highest for the multipliers of the closed form."""
-        several = max(_SMALLEST, len(self._pool) // _FIRST)
-        if not self.torus.ends or len(self._pool) <= several:
-            return self.chain, self.first
-        order = np.argsort(self._heights(self.first))
-        chain = self.chain.at_others(np.sort(self._pool[order[-several:]]))
-        return chain, chain.again(self.first.hints)
-
-    def _heights(self, done: Pass) -> Array:
-        """The logarithm of λmax at the frequencies of the pool."""
-        found, several = [], len(self.chain.chosen)
-        for start in range(0, len(self._pool), several):
-            clock().check()
-            found.append(self.chain.at_others(self._pool[start : start + several]).heights(done.hints))
-        return np.concatenate(found)
-
-    def _missed(self, chain: FourierChain, done: Pass) -> Array | None:
-        """The frequencies for another round; None if none is above the bound, or if there is no time."""
-        if not self.torus.ends or len(chain.chosen) == len(self._pool):
-            return None
-        try:
-            above = self._heights(done) - 2.0 * done.log_bound
-        except OutOfTime:
-            return None
-        near = np.union1d(chain.chosen, self._pool[above > -_NEAR])
-        return near if above.max() > _EQUAL and len(near) > len(chain.chosen) else None
 
     def _descended(
         self, method: Joint, chain: FourierChain, start: Pass, mu: float
@@ -525,23 +482,6 @@ class FourierSearch:
             except KeyboardInterrupt as error:
                 stopped = error
         return (start if best is start.x else chain.at(best)), stopped
-
-    def _settled(self, best: Pass) -> Candidate:
-        """The best pass, or one between it and the closed form if that is better at more frequencies.
-
-        A stack without dense layers has been checked already.
-        """
-        if self.chain.whole or self.torus.ends:
-            return self._candidate(best, "Joint")
-        others = self.chain.at_others(spread_out(self.torus, _MORE))
-        start, last = others.greedy(closed_form), others.again(best.hints)
-        found = [start, last]
-        for share in _SHARES:
-            try:
-                found.append(others.at(start.x + share * (last.x - start.x)))
-            except np.linalg.LinAlgError:  # not feasible
-                continue
-        return self._candidate(min(found, key=lambda done: done.log_bound), "Joint")
 
     def _candidate(self, done: Pass, name: str) -> Candidate:
         reports, hints = [], done.hints
