@@ -58,8 +58,8 @@ def sqlite_seeds() -> list[bytes]:
     return [data]
 
 
-STATEMENTS = ["UPDATE about SET value = '['", "DROP TABLE about", "CREATE VIEW v AS SELECT 1", "VACUUM", "SELECT 1"]
-STATEMENTS += ["UPDATE about SET value = '" + "[" * 100_000 + "'", "UPDATE batches SET seconds = 'x'", "SELECT 1"]
+STATEMENTS = ["UPDATE about SET value = '['", "DROP TABLE about", "CREATE VIEW v AS SELECT 1", "SELECT 1", "VACUUM"]
+LONG = ["UPDATE about SET value = '" + "[" * 100_000 + "'", "UPDATE batches SET seconds = 'x'", "SELECT 1"]
 
 
 def change_sqlite(rng: random.Random, data: bytes) -> bytes:
@@ -75,12 +75,8 @@ def change_sqlite(rng: random.Random, data: bytes) -> bytes:
     values[rng.randrange(len(values))] = rng.choice(odd)
     for text in (
         f"INSERT OR REPLACE INTO results VALUES ({', '.join('?' * (len(values) + 1))})",
-        rng.choice(
-            ["UPDATE about SET value = '['", "DROP TABLE about", "CREATE VIEW v AS SELECT 1", "SELECT 1", "VACUUM"]
-        ),
-        rng.choice(
-            ["UPDATE about SET value = '" + "[" * 100_000 + "'", "UPDATE batches SET seconds = 'x'", "SELECT 1"]
-        ),
+        rng.choice(STATEMENTS),
+        rng.choice(LONG),
         f"PRAGMA user_version = {rng.choice([1, 2, 3, 3, 3, 3, 4])}",
     ):
         try:
@@ -108,31 +104,17 @@ def read_sqlite(path: Path) -> Any:
 
 def csv_seeds() -> list[bytes]:
     plain = "\n".join(f"{k},{k + 0.5},-1e-3" for k in range(5))
-    return [
-        plain.encode(),
-        f"a,b,c,label\n{plain.replace('-1e-3', '-1e-3,1')}\n".encode(),
-        b"\xef\xbb\xbf" + plain.encode(),
-    ]
+    named = f"a,b,c,label\n{plain.replace('-1e-3', '-1e-3,1')}\n"
+    return [plain.encode(), named.encode(), b"\xef\xbb\xbf" + plain.encode()]
+
+
+ODD_CELLS = [*b'nan inf 1e999 " 1_0 0x10 \xd9\xa3 \0 \r'.split(b" "), b"", b"9" * 400, b"a" * 200_000]
 
 
 def change_csv(rng: random.Random, data: bytes) -> bytes:
     parts = data.split(b",")
     for _ in range(rng.choice([0, 1, 3])):
-        odd = [
-            b"nan",
-            b"inf",
-            b"1e999",
-            b"9" * 400,
-            b'"',
-            b"1_0",
-            b"\xd9\xa3",
-            b"0x10",
-            b"\0",
-            b"a" * 200_000,
-            b"",
-            b"\r",
-        ]
-        parts[rng.randrange(len(parts))] = rng.choice(odd)
+        parts[rng.randrange(len(parts))] = rng.choice(ODD_CELLS)
     data = b",".join(parts)
     return mangled(rng, data) if rng.random() < 0.6 else data
 

@@ -32,6 +32,11 @@ BALL = lc.Ball(CENTER, 0.4)
 SMALL = lc.Ball(CENTER, 0.2, clip=(-1, 1))
 PIECES = lc.Split(lc.ClosedForm(), np.inf, pieces=20)
 ANSWERS: dict[str, tuple[lc.Network, Callable[[], Answer]]] = {
+    "clipped": (NETWORK, lambda: lc.certify(NETWORK, SMALL, lc.ClosedForm())),
+    "box": (NETWORK, lambda: lc.certify(NETWORK, lc.Box(CENTER - 0.1, CENTER + 0.2), lc.Joint(iterations=10))),
+    "part": (NETWORK, lambda: lc.certify(NETWORK, BALL, lc.Scalar(), layers=(1, 3), inputs=[0, 2], outputs=[1])),
+    "everywhere": (NETWORK, lambda: lc.certify(NETWORK, lc.Everywhere(), lc.Diagonal())),
+    "tree": (NETWORK, lambda: lc.certify(NETWORK, BALL, PIECES)),
     "reach": (NETWORK, lambda: lc.reach(NETWORK, SMALL, lc.ClosedForm())),
     "layer": (NETWORK, lambda: lc.reach(NETWORK, BALL, lc.Joint(iterations=5), layer=2)),
     "pieces": (NETWORK, lambda: lc.reach(NETWORK, BALL, PIECES)),
@@ -141,6 +146,20 @@ def holds(network: lc.Network, claim: Answer) -> None:
         jacobians = np.abs(network.jacobian(where.sample(50, rng)))
         for (i, rows), (k, columns) in product(enumerate(claim.outputs), enumerate(claim.inputs)):
             assert jacobians[:, rows][:, :, columns].max() <= claim.matrix[i, k] * (1.0 + 1e-9)
+    elif isinstance(claim, lc.Certificate):
+        where = claim.region if claim.region.bounded else BALL
+        z = np.concatenate([where.center[None], where.sample(50, rng)])
+        start, stop = claim.part.layers
+        for layer in network.layers[:start]:
+            assert layer.neurons is not None
+            z = layer.neurons.value(layer.affine(z))
+        piece = network.slice(start, stop)
+        chosen: Any = claim.part.outputs, claim.part.inputs
+        outputs, inputs = (slice(None) if some is None else list(some) for some in chosen)
+        right, left = piece.jacobian(z), piece.jacobian(z, side=-1)
+        clear = (right == left).all(axis=(1, 2))
+        sizes = np.linalg.norm(right[clear][:, outputs][:, :, inputs], ord=2, axis=(1, 2))
+        assert (sizes <= claim.bound * (1.0 + 1e-12)).all()
     elif isinstance(claim, CertifiedRadius) and claim.radius > 0.0:
         assert claim.proof is not None
         ball = claim.proof.ball

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import lipcert as lc
-from fuzz_documents import mutated, rewritten, signed
+from fuzz_documents import signed
 from lipcert.answers.certificate import Certificate
 from lipcert.errors import InvalidInput, ProofFailed, UnreadableCertificate
 from lipcert.files.codec import FIELDS, LEFT_OUT, encode
@@ -224,36 +224,24 @@ HOSTILE: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "bound negative": (lambda c: c.update(bound=-1.0), "finite bound of at least 0"),
     "bound beyond floats": (lambda c: c.update(bound=10**400), "damaged"),
     "digest": (lambda c: c.update(network="abc"), r"content\.network must be a digest"),
-    "method with half a character": (lambda c: c.update(method="Scalar\ud800"), "can be printed"),
     "method that drives a terminal": (lambda c: c.update(method="\x1b[2J"), "can be printed"),
     "seconds as truth": (lambda c: c.update(seconds=True), "finite number"),
     "part a list": (lambda c: c.update(part=[0, 3]), r"content\.part must be a group of fields"),
-    "layers as words": (lambda c: c["part"].update(layers=["0", "3"]), r"content\.part\.layers\[0\] must be a whole"),
     "layers as fractions": (lambda c: c["part"].update(layers=[0.5, 3]), "whole number"),
-    "negative input": (lambda c: c["part"].update(inputs=[-1]), "whole number"),
-    "norm unknown": (lambda c: c["part"]["norms"]["input"].update(kind="L3"), r"norms\.input\.kind must be one of"),
     "norm of no size": (lambda c: c["part"]["norms"]["input"].update(scale=0.0), "scale must be a positive number"),
     "norm of words": (lambda c: c["part"]["norms"]["input"].update(scale=["1"]), "finite numbers"),
     "shape not square": (lambda c: c["part"]["norms"]["input"].update(shape=[[1.0, 2.0]]), "square matrix"),
     "region unknown": (lambda c: c.update(region={"kind": "Torus"}), r"content\.region\.kind must be one of"),
     "region without centre": (lambda c: c["region"].pop("center"), "the field 'center' of content.region is missing"),
-    "everywhere with more": (
-        lambda c: c.update(region={"kind": "Everywhere", "radius": 1}),
-        "is unknown",
-    ),
     "radius negative": (lambda c: c["region"].update(radius=-1.0), "at least 0"),
     "radius a stack": (lambda c: c["region"].update(radius=[1.0, 2.0]), "a finite number"),
     "centre a stack": (lambda c: c["region"].update(center=[[0, 0, 0]]), "finite numbers"),
-    "centre of nothing": (lambda c: c["region"].update(center=[None, 0, 0]), "finite numbers"),
     "clip a ball": (lambda c: c["region"].update(clip=dict(c["region"])), r"clip\.kind must be one of \['Box'\]"),
     "box upside down": (
         lambda c: c.update(region={"kind": "Box", "lower": [1, 1, 1], "upper": [0, 0, 0]}),
         "lower must not exceed upper",
     ),
-    "sweeps a word": (lambda c: c.update(sweeps="none"), "must be a list"),
-    "multiplier beyond floats": (sweep(multipliers=[[10**400]]), "damaged"),
     "giant exponent": (sweep(exponents=[10**9, 0]), "whole number from -1048576"),
-    "enclosure unknown": (sweep(enclosures=[{"kind": "Magic"}]), r"enclosures\[0\]\.kind must be one of"),
     "line of one": (lambda c: c["sweeps"][0]["lines"][0].pop(), "list of length 2"),
     "second order in a row": (
         lambda c: c.update(curved={"slopes": [1.0], "balance": [1.0], "mix": [[1.0]], "weights": [1.0]}),
@@ -263,17 +251,7 @@ HOSTILE: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
         lambda c: c.update(curved={"slopes": [[1.0], [1.0, 2.0]], "balance": [], "mix": [[1.0]], "weights": []}),
         "damaged",
     ),
-    "tree a word": (lambda c: c.update(tree="oak"), "group of fields"),
     "tree with fractions": (lambda c: c.update(tree=sapling(layer=[-2.5])), "whole numbers"),
-    "tree that weighs fractions": (
-        lambda c: c.update(tree=sapling(void=[0], neuron=[0.5], weight=[1.0])),
-        "whole numbers",
-    ),
-    "tree without a column": (
-        lambda c: c.update(tree={name: column for name, column in sapling().items() if name != "second"}),
-        r"the field 'second' of content\.tree is missing",
-    ),
-    "witness a word": (lambda c: c.update(witness="me"), "a list of finite numbers"),
 }
 
 
@@ -328,77 +306,6 @@ def test_readable_files_that_claim_something_else_do_not_verify(tmp_path: Path) 
         loaded = Certificate.load(tmp_path / "c.json")
         with pytest.raises(ProofFailed):
             raise AssertionError(f"{name} passed with {lc.verify(network(), loaded)}")
-
-
-# Fuzz: whatever is done to a file, the outcome is an error or a bound that holds.
-
-
-def fuzz(tmp_path: Path, count: int) -> dict[str, int]:
-    """Mutate, load, verify. A claim that differs from the original's must hold in its own right to pass."""
-    model = network()
-    originals = {case: certificate(case) for case in ("ball", "clipped", "box", "part", "everywhere", "pieces")}
-    files = {case: json.dumps(signed(encode(Certificate, made)), indent=1).encode() for case, made in originals.items()}
-    contents = {case: encode(Certificate, made) for case, made in originals.items()}
-    rng = random.Random(1)
-    file = tmp_path / "mutant.json"
-    outcomes = {"unreadable": 0, "refused": 0, "same": 0, "true": 0}
-    for _ in range(count):
-        case = rng.choice(list(originals))
-        if rng.random() < 0.5:
-            file.write_bytes(mutated(rng, files[case]))
-        else:
-            file.write_text(json.dumps(signed(rewritten(rng, contents[case]))))
-        try:
-            loaded = Certificate.load(file)
-        except UnreadableCertificate:
-            outcomes["unreadable"] += 1
-            continue
-        try:
-            proved = lc.verify(model, loaded)
-        except ProofFailed:
-            outcomes["refused"] += 1
-            continue
-        made = originals[case]
-        assert proved <= loaded.bound
-        assert loaded.network == model.digest
-        unchanged = loaded.part == made.part and same(loaded.region, made.region) and loaded.bound >= made.bound
-        outcomes["same" if unchanged else "true"] += 1
-        if not unchanged:
-            holds(model, loaded)
-    return outcomes
-
-
-def holds(model: Network, claim: Certificate) -> None:
-    """The claim is not below what the part of the network does at points of the region."""
-    start, stop = claim.part.layers
-    where = claim.region if claim.region.bounded else lc.Ball(np.zeros(model.inputs), 2.0)
-    points = np.concatenate([where.center[None], where.sample(50, np.random.default_rng(0))])
-    z = points
-    for layer in model.layers[:start]:
-        assert layer.neurons is not None
-        z = layer.neurons.value(layer.affine(z))
-    columns = list(claim.part.inputs) if claim.part.inputs is not None else slice(None)
-    rows = list(claim.part.outputs) if claim.part.outputs is not None else slice(None)
-    piece = model.slice(start, stop)
-    right, left = piece.jacobian(z), piece.jacobian(z, side=-1)
-    clear = (right == left).all(axis=(1, 2))
-    norms = np.linalg.norm(right[clear][:, rows][:, :, columns], ord=2, axis=(1, 2))
-    assert (norms <= claim.bound * (1.0 + 1e-12)).all()
-
-
-def test_fuzz(tmp_path: Path) -> None:
-    """Every kind of outcome is met; how often differs a little, because files hold the seconds that were taken."""
-    outcomes = fuzz(tmp_path, 250)
-    assert outcomes["unreadable"] > 50
-    assert outcomes["refused"] > 1
-    assert outcomes["same"] > 2
-
-
-@pytest.mark.slow
-def test_fuzz_10000(tmp_path: Path) -> None:
-    outcomes = fuzz(tmp_path, 10_000)
-    print(outcomes)
-    assert sum(outcomes.values()) == 10_000
 
 
 def test_how_it_was_found_comes_back_and_can_be_printed(tmp_path: Path) -> None:

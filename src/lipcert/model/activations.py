@@ -110,8 +110,6 @@ class Activation:
         least, most = np.minimum(*ends), np.maximum(*ends)
         for knot in self.knots(lower):
             inside = self._between(knot, lower, upper)
-            if row.kinks:
-                inside = inside | ((lower == knot) & (upper == knot))
             at = [self.slope(np.asarray(knot, dtype=float), side) for side in ((-1, 1) if row.kinks else (1,))]
             least = np.where(inside, np.minimum(least, np.minimum.reduce(at)), least)
             most = np.where(inside, np.maximum(most, np.maximum.reduce(at)), most)
