@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,6 @@ from lipcert.importers.graph import Graph, Linear
 from lipcert.importers.lowering import Merged, fold, levels, lower, separate
 from lipcert.importers.precise import Precise, PreciseMatrix
 from lipcert.model.arrays import Array, dense
-from onnx_graphs import DOUBLE, model_of, node
 from rational import ALLOWED, assert_near, fractions, number_at, times
 
 Row = dict[Any, Fraction]
@@ -155,62 +154,28 @@ def test_constants_beyond_floats_stay_apart_too() -> None:
 # coefficients that no model stores -----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class _Normed:
+@pytest.mark.parametrize("epsilon", [1e-5, float(np.float32(1e-3))])
+def test_finding_11_batch_norm(epsilon: float) -> None:
     """gain·(Wx + b - mean)/√(variance + epsilon) + offset, with a gain of 0 and a difference that nearly cancels."""
+    rng = np.random.default_rng(5)
+    weight, bias, (mean, gain, offset) = (
+        rng.standard_normal((6, 4)),
+        rng.standard_normal(6),
+        rng.standard_normal((3, 6)),
+    )
+    gain[2], mean[3], variance = 0.0, bias[3] * (1 + 2**-50), 10.0 ** rng.uniform(-4, 3, 6)
 
-    weight: Array
-    bias: Array
-    mean: Array
-    variance: Array
-    gain: Array
-    offset: Array
-    epsilon: float
+    def body(b: Any, x: Any) -> Any:
+        return b.batch_norm(b.affine(x, weight, bias, (1, 6)), mean, variance, gain, offset, epsilon)
 
-    @staticmethod
-    def random(epsilon: float) -> _Normed:
-        rng = np.random.default_rng(5)
-        weight, bias = rng.standard_normal((6, 4)), rng.standard_normal(6)
-        mean, gain, offset = rng.standard_normal((3, 6))
-        gain[2], mean[3] = 0.0, bias[3] * (1 + 2**-50)
-        return _Normed(weight, bias, mean, 10.0 ** rng.uniform(-4, 3, 6), gain, offset, epsilon)
-
-    def assert_near(self, network: lc.Network) -> None:
-        (layer,) = network.layers
-        with mp.workprec(400):
-            for i in range(6):
-                factor = mp.mpf(self.gain[i]) / mp.sqrt(mp.mpf(self.variance[i]) + mp.mpf(self.epsilon))
-                truth = [factor * mp.mpf(w) for w in self.weight[i]]
-                truth.append(factor * (mp.mpf(self.bias[i]) - mp.mpf(self.mean[i])) + mp.mpf(self.offset[i]))
-                for value, number in zip([*dense(layer.weight)[i], layer.bias[i]], truth, strict=True):
-                    assert abs(mp.mpf(value) - number) <= mp.mpf(2) ** -50 * abs(mp.mpf(value))
-
-
-def test_finding_11_batch_norm_from_torch() -> None:
-    torch = pytest.importorskip("torch")
-    case = _Normed.random(1e-5)
-    module = torch.nn.Sequential(torch.nn.Linear(4, 6), torch.nn.BatchNorm1d(6)).double().eval()
-    numbers = {
-        "0.weight": case.weight,
-        "0.bias": case.bias,
-        "1.running_mean": case.mean,
-        "1.running_var": case.variance,
-        "1.weight": case.gain,
-        "1.bias": case.offset,
-    }
-    module.load_state_dict({key: torch.from_numpy(value) for key, value in numbers.items()}, strict=False)
-    case.assert_near(lc.load(module))
-
-
-def test_finding_11_batch_norm_from_onnx(tmp_path: Path) -> None:
-    onnx = pytest.importorskip("onnx")
-    case = _Normed.random(float(np.float32(1e-3)))
-    names = ("weight", "bias", "gain", "offset", "mean", "variance")
-    norm = node("BatchNormalization", " ".join(("v", *names[2:])), epsilon=case.epsilon)
-    stored = {name: getattr(case, name) for name in names}
-    model = model_of([node("Gemm", "x weight bias", "v", transB=1), norm], stored, kind=DOUBLE, shape=(1, 4), opset=15)
-    onnx.save(model, tmp_path / "normed.onnx")
-    case.assert_near(lc.load(tmp_path / "normed.onnx"))
+    (layer,) = lower(built((1, 4), body)).network.layers
+    with mp.workprec(400):
+        for i in range(6):
+            factor = mp.mpf(gain[i]) / mp.sqrt(mp.mpf(variance[i]) + mp.mpf(epsilon))
+            truth = [factor * mp.mpf(w) for w in weight[i]]
+            truth.append(factor * (mp.mpf(bias[i]) - mp.mpf(mean[i])) + mp.mpf(offset[i]))
+            for value, number in zip([*dense(layer.weight)[i], layer.bias[i]], truth, strict=True):
+                assert abs(mp.mpf(value) - number) <= mp.mpf(2) ** -50 * abs(mp.mpf(value))
 
 
 def test_batch_norm_refuses_a_variance_that_is_none() -> None:

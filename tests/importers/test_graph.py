@@ -19,7 +19,6 @@ from lipcert.importers.extremes import expand_maxima
 from lipcert.importers.graph import Apply, Graph, Maximum
 from lipcert.importers.lowering import depths, levels, lower, prune
 from lipcert.model.arrays import Array
-from lipcert.model.network import Neurons
 
 
 def _points(count: int, inputs: int, scale: float = 2.0) -> Array:
@@ -58,98 +57,6 @@ def test_an_activation_of_constants_is_a_row_of_neurons() -> None:
     _assert_same(graph, network, 3)
     with pytest.raises(Unsupported, match="multiplies two values"):
         built((3,), lambda b, x: b.multiply(x, b.activate(b.constant(np.ones(3)), "tanh")))
-
-
-class _Numbers:
-    """The verbs of the builder on arrays, so that nothing is recognised."""
-
-    scale = staticmethod(lambda x, factor, shift=0.0: factor * x + shift)
-    multiply = staticmethod(np.multiply)
-    divide = staticmethod(np.divide)
-    add = staticmethod(lambda x, y, sign=1.0: x + sign * y)
-    clamp = staticmethod(np.clip)
-    activate = staticmethod(lambda x, name, **given: Neurons.of(lc.activation(name, **given), x.shape[-1]).value(x))
-
-
-GATES: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
-    "silu": (lambda b, x: b.multiply(x, b.activate(x, "sigmoid")), "silu"),
-    "silu scaled": (lambda b, x: b.multiply(b.activate(b.scale(x, -1.7), "sigmoid"), b.scale(x, 3.0)), "silu"),
-    "mish": (lambda b, x: b.multiply(x, b.activate(b.activate(x, "softplus"), "tanh")), "mish"),
-    "gelu, half last": (
-        lambda b, x: b.scale(b.multiply(x, b.scale(b.activate(b.scale(x, 0.5**0.5), "erf"), 1.0, 1.0)), 0.5),
-        "gelu",
-    ),
-    "gelu, half first": (
-        lambda b, x: b.multiply(b.scale(x, 0.5), b.scale(b.activate(b.divide(x, np.sqrt(2.0)), "erf"), 1.0, 1.0)),
-        "gelu",
-    ),
-    "gelu, half inside": (
-        lambda b, x: b.multiply(x, b.scale(b.activate(b.scale(x, 0.5**0.5), "erf"), 0.5, 0.5)),
-        "gelu",
-    ),
-    "gelu, single precision": (
-        lambda b, x: b.multiply(
-            b.scale(x, 0.5), b.scale(b.activate(b.divide(x, float(np.float32(2**0.5))), "erf"), 1, 1)
-        ),
-        "gelu",
-    ),
-    "hardswish, single precision": (
-        lambda b, x: b.multiply(x, b.activate(x, "hardsigmoid", alpha=float(np.float32(1 / 6)))),
-        "hardswish",
-    ),
-    "hardswish, steeper": (lambda b, x: b.multiply(x, b.activate(x, "hardsigmoid", alpha=0.2)), "hardswish"),
-    "hardswish": (lambda b, x: b.multiply(x, b.activate(x, "hardsigmoid")), "hardswish"),
-    "hardswish, relu6": (
-        lambda b, x: b.divide(b.multiply(x, b.activate(b.scale(x, 1.0, 3.0), "relu6")), 6.0),
-        "hardswish",
-    ),
-    "square": (lambda b, x: b.multiply(b.scale(x, 2.0), b.scale(x, 3.0)), "square"),
-    "softsign": (
-        lambda b, x: b.divide(x, b.scale(b.activate(x, "leaky_relu", negative_slope=-1.0), 1.0, 1.0)),
-        "softsign",
-    ),
-    "tanhshrink": (lambda b, x: b.add(b.scale(b.activate(b.scale(x, 0.5), "tanh"), 2.0, 3.0), x, -1.0), "tanhshrink"),
-    "hardswish, clip": (lambda b, x: b.multiply(b.clamp(b.scale(x, 1.0, 3.0), 0.0, 6.0), x), "hardswish"),
-}
-
-
-@pytest.mark.parametrize("factor", [[1.0, 2.0, 3.0, -1.0], 1.5], ids=["each its own", "one for all"])
-@pytest.mark.parametrize("name", GATES)
-def test_products_that_are_activations(name: str, factor: Any) -> None:
-    """A factor and a shift that all elements share do not hide an activation."""
-    body, row = GATES[name]
-    graph = built((4,), lambda b, x: body(b, b.scale(x, factor, 0.3)))
-    assert [node.op.neurons.describe() for node in graph.nodes if isinstance(node.op, Apply)] == [row]
-    x = _points(200, 4)
-    np.testing.assert_allclose(evaluated(graph)(x), body(_Numbers, factor * x + 0.3), rtol=1e-12, atol=1e-12)
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        lambda b, x: b.multiply(x, b.activate(b.scale(x, 1.0, 0.1), "sigmoid")),
-        lambda b, x: b.multiply(b.scale(x, 1.0, 0.1), b.activate(x, "sigmoid")),
-        lambda b, x: b.multiply(x, b.scale(b.activate(x, "sigmoid"), 1.0, 0.1)),
-        lambda b, x: b.multiply(x, b.activate(x, "tanh")),
-        lambda b, x: b.multiply(x, b.activate(b.activate(x, "softplus", beta=2.0), "tanh")),
-        lambda b, x: b.multiply(x, b.activate(b.scale(x, [1.0, 2.0, 3.0]), "sigmoid")),
-        lambda b, x: b.multiply(x, b.scale(b.activate(b.scale(x, 0.5**0.5), "erf"), 1.0, 0.9)),
-        lambda b, x: b.multiply(x, b.activate(x, "hardsigmoid", beta=0.5 + 1e-7)),
-        lambda b, x: b.multiply(x, b.scale(b.activate(b.scale(x, 0.5**0.5), "erf"), 1.0, 1.0 + 1e-7)),
-        lambda b, x: b.multiply(x, b.activate(x, "relu")),
-        lambda b, x: b.multiply(x, b.clamp(b.scale(x, 1.0, 3.5), 0.0, 6.0)),
-        lambda b, x: b.multiply(x, b.scale(b.activate(b.scale(x, 0.5**0.5, 1e-9), "erf"), 1.0, 1.0)),
-        lambda b, x: b.multiply(x, b.scale(x, 1.0, 1.0)),
-    ],
-)
-def test_other_products_are_refused(body: Callable[[Any, Any], Any]) -> None:
-    with pytest.raises(Unsupported, match="both depend on the input"):
-        built((3,), body)
-
-
-def test_a_sum_with_another_slope_is_no_tanhshrink() -> None:
-    graph = built((3,), lambda b, x: b.add(b.scale(x, 1.5), b.activate(x, "tanh"), -1.0))
-    assert [node.op.neurons.describe() for node in graph.nodes if isinstance(node.op, Apply)] == ["tanh"]
 
 
 @pytest.mark.parametrize(("kernel", "stride", "pads"), [((2, 2), (2, 2), 0), ((3, 3), (2, 2), 1), ((3, 2), (1, 1), 0)])
@@ -301,24 +208,6 @@ def test_any_graph_is_lowered_faithfully(seed: int, steps: int) -> None:
 
 
 # index arithmetic ----------------------------------------------------------------------------------------------
-
-
-def test_windows_against_loops() -> None:
-    """A convolution by its definition, one output at a time."""
-    rng = np.random.default_rng(0)
-    x, weight = rng.standard_normal((2, 4, 7, 6)), rng.standard_normal((6, 2, 3, 2))
-    stride, pads, dilation = (2, 1), [(1, 2), (0, 1)], (2, 3)
-    frame = Frame((3, 2), stride, pads, dilation)
-    graph = built(x.shape, lambda b, v: b.conv(v, weight, None, frame, groups=2))
-    shape = graph.nodes[graph.output].shape
-    wide = np.pad(x, [(0, 0), (0, 0), *pads])
-    wanted = np.zeros(shape)
-    for n, o, i, j in np.ndindex(*shape):
-        group = o // 3
-        for c, k, m in np.ndindex(2, 3, 2):
-            row, column = i * stride[0] + k * dilation[0], j * stride[1] + m * dilation[1]
-            wanted[n, o, i, j] += weight[o, c, k, m] * wide[n, 2 * group + c, row, column]
-    np.testing.assert_allclose(evaluated(graph)(x.ravel()).reshape(shape), wanted, atol=1e-12)
 
 
 def test_padding_and_cropping() -> None:

@@ -148,6 +148,7 @@ READ: dict[str, Case] = {
     "conv2d reflect": stack(nn.Conv2d(2, 3, 3, padding=2, padding_mode="reflect"), nn.ELU),
     "conv2d replicate": stack(nn.Conv2d(2, 3, 3, padding=(2, 1), padding_mode="replicate")),
     "conv2d same circular": stack(nn.Conv2d(2, 3, 3, padding="same", padding_mode="circular"), nn.Hardtanh(-0.5, 0.7)),
+    "pictures as a batch": calls(lambda x: F.conv2d(x.view(2, 1, 4, 5), rows(3, 1, 2, 2).to(x)).relu(), (2, 4, 5)),
     "conv3d": stack(nn.Conv3d(2, 2, 2, padding=1), nn.ReLU, nn.AvgPool3d(2), shape=(2, 3, 3, 3)),
     "transposed": stack(
         nn.ConvTranspose2d(2, 4, 3, stride=2, padding=1, output_padding=1, groups=2), nn.ReLU, shape=(2, 4, 5)
@@ -274,6 +275,42 @@ FUNCTIONS: dict[str, list[Any]] = {
 }
 """Row of the table → what is read as it."""
 
+SPELT: dict[str, list[Callable[[Any], Any]]] = {
+    "silu": [lambda x: x * torch.sigmoid(x), lambda x: torch.sigmoid(-1.7 * x) * (3.0 * x)],
+    "mish": [lambda x: x * torch.tanh(F.softplus(x, threshold=40.0))],
+    "gelu": [
+        lambda x: x * (torch.erf(x * 0.5**0.5) + 1.0) * 0.5,
+        lambda x: 0.5 * x * (1.0 + torch.erf(x / 2.0**0.5)),
+        lambda x: x * (0.5 * torch.erf(x * 0.5**0.5) + 0.5),
+        lambda x: 0.5 * x * (1.0 + torch.erf(x / float(np.float32(2.0**0.5)))),
+    ],
+    "hardswish": [
+        lambda x: x * F.hardsigmoid(x),
+        lambda x: x * F.relu6(x + 3.0) / 6.0,
+        lambda x: (x + 3.0).clamp(0.0, 6.0) * x,
+    ],
+    "square": [lambda x: (2.0 * x) * (3.0 * x)],
+    "softsign": [lambda x: x / (x.abs() + 1.0)],
+    "tanhshrink": [lambda x: 2.0 * torch.tanh(0.5 * x) + 3.0 - x],
+}
+"""Row of the table → products, quotients and differences that spell it out."""
+
+OTHERS: tuple[Callable[[Any], Any], ...] = (
+    lambda x: x * torch.sigmoid(x + 0.1),
+    lambda x: (x + 0.1) * torch.sigmoid(x),
+    lambda x: x * (torch.sigmoid(x) + 0.1),
+    lambda x: x * torch.tanh(x),
+    lambda x: x * torch.tanh(F.softplus(x, 2.0, 40.0)),
+    lambda x: x * torch.sigmoid(x * torch.arange(1.0, 10.0)),
+    lambda x: x * (torch.erf(x * 0.5**0.5) + 0.9),
+    lambda x: x * (torch.erf(x * 0.5**0.5) + 1.0 + 1e-7),
+    lambda x: x * (torch.erf(x * 0.5**0.5 + 1e-9) + 1.0),
+    lambda x: x * torch.relu(x),
+    lambda x: x * (x + 3.5).clamp(0.0, 6.0),
+    lambda x: x * (x + 1.0),
+)
+"""Products that are no activation that is known, some of them only just."""
+
 EXPORTED = (
     *("transposed", "transposed 1d", "transposed 3d", "nearest", "bilinear", "bilinear, corners", "linear", "shuffle"),
     *("unshuffle", "conv2d same", "residual", "gates", "average pools", "max pool overlapping", "mlp", "batch norm 1d"),
@@ -333,14 +370,38 @@ def test_the_same_function_from_onnx(name: str, tmp_path: Path) -> None:
     [pytest.param(f, row, id=f"{row}-{k}") for row, fs in FUNCTIONS.items() for k, f in enumerate(fs)],
 )
 def test_every_activation_with_its_own_parameters(function: Any, row: str) -> None:
+    module, network = between(function)
+    assert network.layers[-2].neurons is not None
+    assert network.layers[-2].neurons.describe() == row
+    same(network, module, (6,), jacobian=False)
+
+
+def between(function: Any) -> tuple[Any, lc.Network]:
+    """A function between two linear layers, and what is read of it."""
     torch.manual_seed(3)
     module: Any = Wrapped(lambda s, x: s.b(function(s.a(x))), a=nn.Linear(6, 9), b=nn.Linear(9, 4)).double().eval()
     if isinstance(function, nn.Module):
         module = nn.Sequential(module.a, function, module.b).double().eval()
-    network = lc.load(module)
-    assert network.layers[-2].neurons is not None
-    assert network.layers[-2].neurons.describe() == row
-    same(network, module, (6,), jacobian=False)
+    return module, lc.load(module, input_shape=(6,))
+
+
+@pytest.mark.parametrize("row", SPELT)
+def test_activations_that_are_spelt_out(row: str) -> None:
+    """A factor and a shift that all elements share do not hide them; one of its own for each element neither."""
+    for function in SPELT[row]:
+        for factor in (1.5, torch.linspace(-1.0, 3.0, 9)):
+            module, network = between(lambda x: function(factor * x + 0.3))  # noqa: B023
+            assert [layer.neurons and layer.neurons.describe() for layer in network.layers] == [row, None]
+            same(network, module, (6,), jacobian=False)
+
+
+def test_products_that_are_no_activation() -> None:
+    for function in OTHERS:
+        with pytest.raises(lc.UnreadableModel, match="both depend on the input"):
+            between(function)
+    _, network = between(lambda x: 1.5 * x - torch.tanh(x))  # no tanhshrink
+    assert network.layers[0].neurons is not None
+    assert network.layers[0].neurons.describe() != "tanhshrink"
 
 
 def decided() -> Any:
