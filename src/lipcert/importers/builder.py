@@ -346,7 +346,8 @@ class Builder:
     def _affine_each(self, x: Tensor, matrix: Any, bias: Array | None, shape: Sequence[int]) -> Tensor:
         """The same affine map for each picture of a batch."""
         offset = 0.0 if bias is None else np.reshape(bias, (-1, *(1 for _ in shape[1:])))
-        return self.affine(x, sparse.block_diag([matrix] * x.shape[0], "csr"), offset, (x.shape[0], *shape))
+        whole = matrix if x.shape[0] == 1 else sparse.block_diag([matrix] * x.shape[0], "csr")
+        return self.affine(x, whole, offset, (x.shape[0], *shape))
 
     def conv_transpose(
         self, x: Tensor, weight: Array, bias: Array | None, frame: Frame, more: Sequence[int], groups: int = 1

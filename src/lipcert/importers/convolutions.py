@@ -1,31 +1,32 @@
 """Affine maps that are convolutions, recognised by their entries.
 
 Whatever a layer was folded from (convolutions, batch norms, average pools, skips), its matrix over images is a
-convolution if each entry depends only on the two channels and on where the input lies relative to the output. That is
-looked up entry by entry, beyond double precision, so nothing is assumed of the operations.
+convolution if each entry depends only on the two channels and on where the input lies relative to the output. The
+kernel is read off the entries, and its own matrix must be that matrix, so nothing is assumed of the operations.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+from scipy import sparse
 
-from lipcert.importers.precise import PreciseMatrix
 from lipcert.model.arrays import Array
 from lipcert.model.convolution import Convolution
 
 
 def recognised(
-    matrix: PreciseMatrix, shapes: Sequence[tuple[int, ...]], known: Sequence[tuple[int, ...]]
+    matrix: sparse.csr_array, shapes: Sequence[tuple[int, ...]], known: Sequence[tuple[int, ...]]
 ) -> Convolution | None:
     """The convolution that a matrix is, from tensors of the known shapes to others, one after the other; None if none.
 
     Periodic padding can be written as a kernel as wide as the image, too; the smaller kernel is taken.
     """
     before, after = _images(known), _images(shapes)
-    if before is None or after is None or len(before[1]) != len(after[1]) or not matrix.rows.size:
+    if before is None or after is None or len(before[1]) != len(after[1]) or not matrix.nnz:
         return None
     plain = _convolution(matrix, before, after, False)
     if plain is not None and _narrow(plain):
@@ -52,15 +53,17 @@ def _images(shapes: Sequence[tuple[int, ...]]) -> tuple[int, tuple[int, ...]] | 
 
 
 def _convolution(
-    matrix: PreciseMatrix, before: tuple[int, tuple[int, ...]], after: tuple[int, tuple[int, ...]], circular: bool
+    matrix: sparse.csr_array, before: tuple[int, tuple[int, ...]], after: tuple[int, tuple[int, ...]], circular: bool
 ) -> Convolution | None:
     """The convolution with the entries of the matrix and no others, or None."""
+    entries = sparse.coo_array(matrix)
     (outputs, here), (channels, there) = (
-        np.divmod(index, math.prod(end[1])) for index, end in ((matrix.rows, after), (matrix.columns, before))
+        np.divmod(index, math.prod(end[1])) for index, end in ((entries.row, after), (entries.col, before))
     )
-    facts = np.stack(matrix.values.parts)  # all that is known of each number
     strides, dilations, window, pads, taps = [], [], [], [], []
-    axes = zip(np.unravel_index(here, after[1]), np.unravel_index(there, before[1]), before[1], after[1], strict=True)
+    axes: Any = zip(
+        np.unravel_index(here, after[1]), np.unravel_index(there, before[1]), before[1], after[1], strict=True
+    )
     for places, seen, n, m in axes:
         if circular and n % m:
             return None
@@ -79,16 +82,12 @@ def _convolution(
         pads.append((-first, max(reach + stride * (m - 1) + first + 1 - n, 0)))
         taps.append((offset - first) // dilation)
     shape = (after[0], before[0], *window)
-    if math.prod(shape) > 16 * facts.shape[1]:  # far from filled: no kernel
+    if math.prod(shape) > 16 * matrix.nnz:  # far from filled: no kernel
         return None
-    where = np.ravel_multi_index((outputs, channels, *taps), shape)
-    kernel_facts = np.zeros((3, math.prod(shape)))
-    kernel_facts[:, where] = facts
-    if not np.array_equal(kernel_facts[:, where], facts):
-        return None
-    kernel = kernel_facts[0].reshape(shape)
+    kernel = np.zeros(shape)
+    kernel[outputs, channels, *taps] = matrix.data
     found = Convolution.of(kernel, before[1], strides, pads, dilations, circular=circular)
-    if found.places != after[1] or _count(found) != facts.shape[1]:
+    if found.shape != matrix.shape or not _equal(found.sparse(), matrix):
         return None
     groups = _groups((kernel != 0.0).any(axis=tuple(range(2, kernel.ndim))))
     if groups == 1:
@@ -109,15 +108,8 @@ def _stride(places: Array, seen: Array) -> int:
     return max(1, int(np.concatenate(moves).max(initial=1)))
 
 
-def _count(convolution: Convolution) -> int:
-    used = convolution.kernel != 0.0
-    counts = np.ones(())
-    for axis in range(convolution.axes):
-        taps = np.arange(convolution.window[axis]) * convolution.dilation[axis] - convolution.padding[axis][0]
-        seen = np.arange(convolution.places[axis])[:, None] * convolution.stride[axis] + taps
-        inside = np.ones(seen.shape) if convolution.circular else (seen >= 0) & (seen < convolution.image[axis])
-        counts = np.multiply.outer(counts, inside.sum(axis=0))
-    return int((used * counts).sum())
+def _equal(one: sparse.csr_array, two: sparse.csr_array) -> bool:
+    return all(np.array_equal(getattr(one, part), getattr(two, part)) for part in ("indptr", "indices", "data"))
 
 
 def _groups(used: Array) -> int:

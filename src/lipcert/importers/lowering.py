@@ -135,14 +135,13 @@ def fold(graph: Graph) -> tuple[list[Merged], set[int]]:
 
 def _merged(graph: Graph, level: Level, targets: Sequence[int], forms: Mapping[int, Form]) -> Merged:
     """A layer, all of whose coefficients can be rounded."""
-    whole = PreciseMatrix.stacked([forms[target].matrix for target in targets])
+    entries = PreciseMatrix.stacked([forms[target].matrix for target in targets]).nearest
     bias = np.concatenate([forms[target].offset.high for target in targets]) + 0.0
-    entries = whole.nearest
     area = entries.shape[0] * entries.shape[1]
     thin = area >= SPARSE_FROM and entries.nnz < SPARSE_BELOW * area
     weight = entries if thin else np.asarray(entries.toarray())
     shapes, known = ([graph.nodes[i].shape for i in nodes] for nodes in (targets, level.known))
-    kernel = recognised(whole, shapes, known) if thin or max(weight.shape) >= KERNELS_FROM else None
+    kernel = recognised(entries, shapes, known) if thin or max(weight.shape) >= KERNELS_FROM else None
     passed = [graph.nodes[i] for i in forms if i not in level.known]
     origin = Origin(
         tuple(dict.fromkeys(node.label() for node in passed if node.inputs)),

@@ -264,9 +264,10 @@ class PreciseMatrix:
 
     def times(self, vector: Precise) -> Precise:
         """The product with a vector."""
-        place = np.arange(vector.shape[0])
-        column = PreciseMatrix.of_entries((place.size, 1), place, 0 * place, vector)
-        product = self @ column
+        if vector.nothing.all():
+            return Precise.of(np.zeros(self.shape[0]))
+        terms = self.values * vector.take(self.columns)
+        product = PreciseMatrix.of_entries((self.shape[0], 1), self.rows, np.zeros_like(self.rows), terms)
         return product.values.each(lambda part: np.bincount(product.rows, part, self.shape[0]))
 
     def __matmul__(self, other: PreciseMatrix) -> PreciseMatrix:
@@ -274,6 +275,8 @@ class PreciseMatrix:
         shape = (self.shape[0], other.shape[1])
         if self.diagonal and self.values.ones:
             return other
+        if other.diagonal and other.values.ones:
+            return self
         counts = np.bincount(other.rows, minlength=other.shape[0])
         each = counts[self.columns]  # terms with each entry
         terms = int(each.sum())
