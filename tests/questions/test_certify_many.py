@@ -102,7 +102,7 @@ def test_more_regions_than_go_together() -> None:
         assert lc.verify(network, certificate) <= certificate.bound
 
 
-@pytest.mark.parametrize("method", [lc.Scalar(), lc.Diagonal(), lc.Joint(iterations=8, rounds=1)], ids=str)
+@pytest.mark.parametrize("method", [lc.Scalar(), lc.Joint(iterations=8, rounds=1)], ids=str)
 def test_other_methods(method: Method) -> None:
     network = random_network(2, (3, 7, 6, 2), "elu", gain=2.0)
     regions = mixed(3, 6)[:5]

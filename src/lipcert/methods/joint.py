@@ -37,7 +37,8 @@ _FEW, _FEW_MU, _FEW_AWAY = 60, 1e-4, 0.02
 """With time for fewer evaluations, the path starts at this μ and this near the edge: there would be no time to make up
 for what a larger μ costs."""
 _NEGLIGIBLE = 1e-4
-"""Layers whose multipliers together add less than this to log L² are left to the closed form."""
+"""Layers whose multipliers together add less than this to log L² are left to the closed form. That halves the time of a
+network of 30 layers of 100 neurons over a ball; bounds change by 0.05 %."""
 _TILTS = (0.25, 0.75)
 """Where on the interval further lines touch the activation; those that are asked for touch in the middle. Bounds over
 small balls and boxes fall by 3 % in the mean, those of gelu by up to 40 %; a pass takes 1.3 times as long."""
@@ -195,8 +196,6 @@ def chosen(chain: Chain, x: Array) -> Callable[[Stage], Array]:
 _REINS = 1e-6
 """Weight of Σ exp(x) beside the barrier. Nothing else holds down the multipliers of neurons that reach no output, and
 ellipsoids whose axes differ by 1e8 lose to rounding what the search found."""
-_TALL = 100
-"""Columns of a map from which, if it has more rows, the ellipsoid before it takes less work."""
 STILL = 1e-14
 """Variances are taken to be at least this share of their layer's mean."""
 
@@ -231,10 +230,7 @@ def _scaled(weight: Weight, log_scale: float = 0.0) -> _Map:
 
 @dataclass(frozen=True, eq=False)
 class _Link:
-    """One hidden layer, what is kept of it, and the map from there to the next link or to the output.
-
-    The map is outer·W. W is the map itself, or the identity where the map has many columns and more rows.
-    """
+    """One hidden layer, what is kept of it, and the map W from there to the next link or to the output."""
 
     layer: int
     m: Array
@@ -244,25 +240,15 @@ class _Link:
     ahead: _Map
 
     @cached_property
-    def inner(self) -> Weight:
-        """W, (k, n)."""
-        rows, columns = self.ahead.weight.shape
-        tall = rows > columns >= _TALL
-        return sparse.csr_array(sparse.eye_array(columns)) if tall else self.ahead.weight
-
-    @property
-    def outer(self) -> Weight | None:
-        return None if self.inner is self.ahead.weight else self.ahead.weight
-
-    @cached_property
     def tilted(self) -> Weight:
         """W D_m."""
-        return self.inner @ sparse.diags_array(self.m) if sparse.issparse(self.inner) else self.inner * self.m
+        weight = self.ahead.weight
+        return weight @ sparse.diags_array(self.m) if sparse.issparse(weight) else weight * self.m
 
     @cached_property
     def head(self) -> Weight:
         """The columns of W that belong to active neurons."""
-        return self.inner[:, self.active]
+        return self.ahead.weight[:, self.active]
 
 
 @dataclass(frozen=True, eq=False)
@@ -274,7 +260,7 @@ class _Step:
     base: Array  # max(S_jj, STILL)
     factor: Array  # Cholesky factor L of C = I - D_s S D_s
     Z: Array  # L⁻¹ D_s S D_m Wᵀ
-    S: Array  # of the next link: W (D_m S D_m + T) Wᵀ + ZᵀZ, then through the outer map
+    S: Array  # of the next link: W (D_m S D_m + T) Wᵀ + ZᵀZ
     scale: float
 
 
@@ -305,7 +291,7 @@ class Chain:
         self._last: tuple[Array, float, Value | None] | None = None
         self.links: list[_Link] = []
         weights = [first, *(part.ahead for part in kept)]
-        weights[:-1] = [_rows(weight, part) for weight, part in zip(weights, kept, strict=False)]
+        weights[:-1] = [weight[part.neurons] for weight, part in zip(weights, kept, strict=False)]
         self.first = pending = _scaled(weights[0])
         for index, (part, ahead) in enumerate(zip(kept, weights[1:], strict=True)):
             m, r = 0.5 * (part.alpha + part.beta), 0.5 * (part.beta - part.alpha)
@@ -403,8 +389,6 @@ class Chain:
         for number, (step, link) in enumerate(zip(tape[::-1], self.links[::-1], strict=True), 1):
             clock().check()
             active, first = link.active, number == len(tape) and not self.free
-            if link.outer is not None:
-                adjoint = times(times(adjoint, link.outer).T, link.outer)
             Y = np.zeros((0, 0)) if first else np.array(dense(link.tilted).T)
             if active.size:
                 inverse = inverse_of(step.factor) if not first else None
@@ -494,8 +478,6 @@ def _forward(link: _Link, here: _Arrival, T: Array) -> _Step | None:
         else:
             root = head * np.sqrt(T)
             S = S + root @ root.T
-    if link.outer is not None:
-        S = symmetric(times(times(S, link.outer.T).T, link.outer.T))
     return _Step(T, s, here.base, factor, Z, S, here.scale)
 
 
@@ -508,15 +490,6 @@ def _inverse_diagonal(factor: Array) -> Array:
     """The diagonal of (L Lᵀ)⁻¹: its entries are the sums of squares of the columns of L⁻¹."""
     inverse = linalg.lapack.dtrtri(factor, lower=1)[0]
     return np.einsum("ij,ij->j", inverse, inverse)
-
-
-def _rows(weight: Weight, part: Kept) -> Weight:
-    """The rows of a weight that lead to what is kept, and those of the identity for values that are carried along."""
-    rows = weight if part.neurons.size == weight.shape[0] else weight[part.neurons]
-    if part.alpha.size == part.neurons.size:
-        return rows
-    eye = sparse.eye_array(weight.shape[1], format="csr")
-    return sparse.vstack([rows, eye], format="csr") if sparse.issparse(rows) else np.vstack([rows, eye.toarray()])
 
 
 def _mergeable(after: Weight, before: Weight) -> bool:

@@ -102,7 +102,7 @@ class Stage:
     beta: Array
     ahead: Weight
     neurons: Array | None = None
-    """Numbers of the first of these neurons in the layer, unless all are here; any others carry values unchanged."""
+    """Numbers of these neurons in the layer, unless all are here."""
 
     @staticmethod
     def of(view: View, which: int) -> Stage:
@@ -119,12 +119,8 @@ class Stage:
         return self.ahead if self.neurons is None else smaller(self.ahead)
 
     def narrow(self, values: Array) -> Array:
-        """Values of the layer's neurons for the rows of S; zero for values that are carried unchanged."""
-        if self.neurons is None:
-            return values
-        kept = np.zeros(self.alpha.shape)
-        kept[: self.neurons.size] = values[self.neurons]
-        return kept
+        """Values of the layer's neurons for the rows of S."""
+        return values if self.neurons is None else values[self.neurons]
 
     @property
     def m(self) -> Array:
