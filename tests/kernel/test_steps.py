@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import numpy as np
 import pytest
-from scipy import linalg, sparse
+from scipy import sparse
 from test_oracle import random_step, step_is_valid
 
 import lipcert as lc
-from exact import diagonal, matrix, positive_semidefinite, rational
 from lipcert.errors import ProofFailed
 from lipcert.kernel import step as module
 from lipcert.kernel import sweep
 from lipcert.kernel.arithmetic import congruence
-from lipcert.kernel.step import Columns, Fused, Image, Step, activate, thin_step
+from lipcert.kernel.step import Step, activate, thin_step
 from lipcert.model.arrays import Array, Weight
 from oracle import single
 
@@ -240,109 +237,8 @@ def test_bounds_are_the_same(monkeypatch: pytest.MonkeyPatch, activation: str) -
     assert found.bound >= lc.lower_bound(network, ball, samples=50, steps=5, starts=4).value
 
 
-# a step and the map after it, proved together: the matrix inequality of both holds exactly, and is the usual one
-
-
-NONE = np.zeros(1, dtype=int)
-
-
-def fused(S: Array, step: Step, weight: Array, found: Array) -> bool:
-    """Whether the condition of the step, seen through the weight, holds exactly for the matrix that was found."""
-    n, a = len(S), step.active.shape[-1]
-    spread = np.zeros((n, a))
-    spread[step.active[0], np.arange(a)] = step.h[0]
-    h, m, W = matrix(spread), diagonal(step.m[0]), matrix(weight)
-    T = [rational(0.0)] * n
-    for place, neuron in enumerate(step.active[0]):
-        T[neuron] = rational(step.lifted[0, place]) / rational(step.g[0, place]) ** 2
-    corner = diagonal(step.lifted[0]) - h.transpose() * matrix(S) * h
-    side = h.transpose() * matrix(S) * m * W.transpose()
-    rest = matrix(found) - W * (m * matrix(S) * m + diagonal(T)) * W.transpose()
-    whole = matrix(np.zeros((a + len(weight), a + len(weight))))
-    for i in range(a + len(weight)):
-        for j in range(a + len(weight)):
-            if i < a:
-                whole[i, j] = corner[i, j] if j < a else side[i, j - a]
-            else:
-                whole[i, j] = side[j, i - a] if j < a else rest[i - a, j - a]
-    return positive_semidefinite(whole)
-
-
-def unscaled(image: Image, kept: Array | None = None) -> Array:
-    S, exponent = image.block(kept)
-    return np.ldexp(S[0], 2 * int(exponent[0]))
-
-
-def cases(count: int) -> list[tuple[Array, Step, Array]]:
-    """An ellipsoid, a step that was proved apart, and a weight; some of them awkward."""
-    rng = np.random.default_rng(3)
-    found: list[tuple[Array, Step, Array]] = []
-    while len(found) < count:
-        S, alpha, beta, T = random_step(rng)
-        step = activate(S[None], alpha[None], beta[None], T[None], apart=True)
-        if step.active.size:
-            weight = rng.standard_normal((3, len(S))) * 10.0 ** rng.uniform(-6, 6, (3, 1))
-            found.append((S, step, weight))
-    return found
-
-
-def test_the_inequality_holds_exactly() -> None:
-    for S, step, weight in cases(60):
-        image = Image(step.P, NONE, Columns(weight), apart=step)
-        assert fused(S, step, weight, unscaled(image))
-        kept = np.array([[0, 2]])
-        assert fused(S, step, weight[kept[0]], unscaled(image, kept))
-
-
-def test_axes_are_above_the_diagonal() -> None:
-    for _, step, weight in cases(30):
-        image = Image(step.P, NONE, Columns(weight), apart=step)
-        whole = image._rest
-        assert whole is not None
-        exact = matrix(whole.Z).transpose() * matrix(whole.Z)
-        base = matrix(weight) * matrix(step.P[0]) * matrix(weight).transpose()
-        for row, size in enumerate(image.axes()[0]):
-            assert rational(size) ** 2 >= exact[row, row] + base[row, row]
-
-
-def test_whatever_the_solver_returns_the_inequality_holds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A solution that is wrong by a millionth costs sharpness; one that is wrong and not charged is seen."""
-    honest = linalg.blas.dtrsm
-    monkeypatch.setattr(linalg.blas, "dtrsm", lambda *a, **k: honest(*a, **k) * (1.0 - 1e-6))
-    some = cases(20)
-    assert all(fused(S, s, W, unscaled(Image(s.P, NONE, Columns(W), apart=s))) for S, s, W in some)
-    monkeypatch.setattr("lipcert.kernel.arithmetic.raised", lambda matrix, amount: matrix)
-    assert not all(fused(S, s, W, unscaled(Image(s.P, NONE, Columns(W), apart=s))) for S, s, W in some)
-
-
-@pytest.mark.parametrize("thin", [False, True])
-@pytest.mark.parametrize("method", [lc.ClosedForm(), lc.Scalar()])
-def test_bounds_are_those_of_the_usual_way(thin: bool, method: object, monkeypatch: pytest.MonkeyPatch) -> None:
-    rng = np.random.default_rng(1)
-    sizes = (20, 40, 25, 12, 3)
-    weights = [rng.standard_normal((b, a)) / np.sqrt(a) for a, b in pairwise(sizes)]
-    given = [sparse.csr_array(w * (rng.random(w.shape) < 0.5)) for w in weights] if thin else weights
-    network = lc.Network.from_weights(given, [0.1 * rng.standard_normal(b) for b in sizes[1:]])
-    region = lc.Ball(rng.standard_normal(20), 0.3)
-    usual = lc.certify(network, region, method).bound  # type: ignore[arg-type]
-    used: list[Weight] = []
-    honest = Fused.of
-
-    def watched(step: Step, weight: Weight) -> Fused:
-        used.append(weight)
-        return honest(step, weight)
-
-    monkeypatch.setattr(Fused, "of", staticmethod(watched))
-    monkeypatch.setattr(sweep, "_APART", 1)
-    found = lc.certify(network, region, method).bound  # type: ignore[arg-type]
-    assert used
-    assert found == pytest.approx(usual, rel=1e-11)
-
-
-@pytest.mark.parametrize("apart", [4, 10**6])
-def test_neurons_that_do_not_move_have_no_multipliers(apart: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_neurons_that_do_not_move_have_no_multipliers() -> None:
     """The pairs of a pool that sees only dead neurons: their slopes are open, but their differences are zero."""
-    monkeypatch.setattr(sweep, "_APART", apart)
     rng = np.random.default_rng(0)
     first, second = rng.standard_normal((12, 3)), np.zeros((12, 12))
     second[:6, :6], second[6:, 6:] = rng.standard_normal((2, 6, 6))

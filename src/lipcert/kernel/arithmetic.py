@@ -81,14 +81,12 @@ def inflate(x: Array, n: int) -> Array:
 
 def matvec(weight: Weight, vector: Array) -> Array:
     """weight·vector for vectors (..., n), rounded as it comes; the weight is (m, n), dense or sparse, or a stack."""
-    if sparse.issparse(weight):
-        return times(vector, weight.T)
-    return np.asarray((weight @ vector[..., None])[..., 0] if weight.ndim > 2 else vector @ weight.T)
+    return np.asarray((weight @ vector[..., None])[..., 0] if weight.ndim > 2 else times(vector, weight.T))
 
 
 def transpose(weight: Weight) -> Weight:
     """Wᵀ, for a matrix or a stack."""
-    return weight.T if sparse.issparse(weight) else np.swapaxes(weight, -1, -2)
+    return weight.T if weight.ndim == 2 else weight.swapaxes(-1, -2)
 
 
 def fan_in(weight: Weight) -> int:
@@ -213,15 +211,13 @@ def row_blocks(matrix: Array) -> list[slice]:
 
 def size_times(matrix: Weight, x: Array | None = None) -> Array:
     """|matrix|·x for x (..., n), or the row sums of |matrix|, rounded as it comes; one matrix, or as many as x."""
-    if sparse.issparse(matrix):
-        return np.asarray(abs(matrix).sum(axis=-1)) if x is None else times(x, abs(matrix).T)
-    if x is not None and matrix.ndim == 2 and matrix.size <= _LARGE:
-        return np.asarray(x @ np.abs(matrix).T)
+    if not isinstance(matrix, np.ndarray) or matrix.size <= _LARGE:
+        return np.asarray(abs(matrix).sum(axis=-1)) if x is None else matvec(abs(matrix), x)
     parts = []
     for rows in row_blocks(matrix):
         part = np.abs(matrix[..., rows, :])
         parts.append(part.sum(axis=-1) if x is None else (part @ x[..., None])[..., 0])
-    return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
+    return np.concatenate(parts, axis=-1)
 
 
 def factor_sizes(C: Array, L: Array) -> Array:
@@ -429,7 +425,7 @@ class Approx:
     entries that mirror each other may differ by what they lost, u of which is less than what UP adds to errors.
     """
 
-    __slots__ = ("_floor", "_inner", "_inner_turned", "_sums", "_turned", "_units", "value")
+    __slots__ = ("_floor", "_inner", "_inner_turned", "_size", "_sums", "_turned", "_units", "value")
 
     def __init__(
         self,
@@ -441,6 +437,7 @@ class Approx:
     ) -> None:
         self.value, self._units, self._inner, self._inner_turned = value, units, inner, inner_turned
         self._turned: Approx | None = self if symmetric else None
+        self._size: Array | None = None
         self._sums: Array | None = None
         self._floor: Any = 1.0
 
@@ -464,19 +461,20 @@ class Approx:
         if self._turned is None:
             self._turned = Approx(transpose(self.value), self._units, self._inner_turned, self._inner)
             self._turned._turned, self._turned._floor = self, self._floor
+            self._turned._size = None if self._size is None else transpose(self._size)
         return self._turned
 
     def reach(self, x: Array | None = None) -> Array:
         """At least |value|x for x ≥ 0; without x, the row sums of |value|."""
         if x is None:
             if self._sums is None:
-                self._sums = self._rounded(size_times(self.value))
+                self._sums = np.asarray(size_times(self.value) * UP + TINY)
             return self._sums
-        return self._rounded(size_times(self.value, x))
-
-    @staticmethod
-    def _rounded(sums: Array) -> Array:
-        return np.asarray(sums * UP + TINY)
+        if isinstance(self.value, np.ndarray) and self.value.size > _LARGE:
+            return np.asarray(size_times(self.value, x) * UP + TINY)
+        if self._size is None:
+            self._size = abs(self.value)
+        return np.asarray(matvec(self._size, x) * UP + TINY)
 
     def err(self, x: Array | None = None) -> Array:
         """At least |A - value|x for x ≥ 0; without x, the row sums of |A - value|."""
@@ -493,7 +491,7 @@ class Approx:
         return (self.reach() + self.err()) * UP
 
     def __matmul__(self, other: Approx) -> Approx:
-        return Approx(_product(self.value, other.value), 1.0, _through(self, other), _through(other.T, self.T))
+        return Approx(_product(self.value, other.value), 0.0, _through(self, other), _through(other.T, self.T))
 
     def __add__(self, other: Approx) -> Approx:
         sides = _both(self, other), _both(self.T, other.T)
@@ -505,8 +503,8 @@ class Approx:
 
     def scaled(self, rows: Array, columns: Array) -> Approx:
         """D_rows A D_columns, for exact diagonals (..., n); what underflows in D_rows A is multiplied by a column."""
-        m, n = self.value.shape[-2:]
-        left, right = (np.abs(np.broadcast_to(d, (*d.shape[:-1], k))) for d, k in ((rows, m), (columns, n)))
+        left = np.abs(rows)
+        right = left if rows is columns else np.abs(columns)
         inner: Operator | None = None
         inner_turned: Operator | None = None
         if self._units or self._inner is not None:
@@ -514,7 +512,7 @@ class Approx:
             inner_turned = lambda y: right * self.T.err(left if y is None else left * y + ETA)  # noqa: E731
         symmetric = self.symmetric and rows is columns
         found = Approx(_scaled(self.value, rows, columns), 3.0, inner, inner_turned, symmetric)
-        found._floor = 1.0 + max(m, n) * right.max(axis=-1, keepdims=True, initial=0.0)
+        found._floor = 1.0 + max(self.value.shape[-2:]) * right.max(axis=-1, keepdims=True, initial=0.0)
         return found
 
     def above(self, extra: Array | float = 0.0) -> Array:
@@ -525,13 +523,14 @@ class Approx:
         """
         both = (self,) if self.symmetric else (self, self.T)
         lost = total(*((one.err() + gamma(2) * one.reach()) / len(both) for one in both))
-        own = isinstance(self.value, np.ndarray) and self._units > 0.0 and self.value.flags.writeable
+        used = self._inner is not None or self._units > 0.0
+        own = used and isinstance(self.value, np.ndarray) and self.value.flags.writeable
         return raised(symmetrised(self.value if own else np.array(dense(self.value))), up(lost + extra))
 
     def gram(self) -> Approx:
         """A Aᵀ."""
         side = _through(self, self.T)
-        return Approx(gram(self.value), 1.0, side, side, symmetric=True)
+        return Approx(gram(self.value), 0.0, side, side, symmetric=True)
 
     def sum_above(self, delta: Array) -> Array:
         """A symmetric float matrix Ŝ with (e + d)(e + d)ᵀ ≼ Ŝ for all e with eeᵀ ≼ A and all |d| ≤ δ, (..., n).
@@ -543,7 +542,7 @@ class Approx:
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
             t = np.sqrt(box.sum(axis=-1) / np.trace(self.value, axis1=-2, axis2=-1))[..., None]
         t = np.clip(t, 2.0**-60, 2.0**60)
-        root = up(np.sqrt(up(1.0 + t)))
+        root = np.broadcast_to(up(np.sqrt(up(1.0 + t))), delta.shape)
         return self.scaled(root, root).above((1.0 + 1.0 / t) * box * UP)
 
     @staticmethod
@@ -553,13 +552,14 @@ class Approx:
 
     def times(self, factor: float) -> Approx:
         """A multiple by an exact number."""
-        return self.scaled(np.array([factor]), np.ones(1))
+        m, n = self.value.shape[-2:]
+        return self.scaled(np.full(m, factor), np.ones(n))
 
 
 def raised(S: Array, amount: Array) -> Array:
     """The matrices S, written over, with at least ``amount`` (..., n) added to their diagonals."""
-    at = np.arange(S.shape[-1])
-    S[..., at, at] = up(S[..., at, at] + amount)
+    diagonal = np.einsum("...ii->...i", S)
+    diagonal[...] = up(diagonal + amount)
     return S
 
 
@@ -704,7 +704,7 @@ def _scaled(matrix: Weight, rows: Array, columns: Array) -> Weight:
 
 
 def _through(one: Approx, two: Approx) -> Operator:
-    """What a product loses, on vectors; all but the last rounding of each entry."""
+    """What a product loses, on vectors."""
     g = gamma(one.value.shape[-1] + 2)
 
     def inner(x: Array | None) -> Array:

@@ -34,12 +34,10 @@ from lipcert.model.arrays import Array, Weight, dense, times
 from lipcert.model.network import Layer, Network, Neurons
 from lipcert.model.norms import PLAIN, Norm, Norms
 
-_SHALLOW = 4
-"""Layers up to which errors are kept entry by entry."""
 _BROAD = 3000
 """Entries from which an error is kept entry by entry: a matrix of that size takes more time than it saves."""
-_WIDE, _SMALL = 1000, 2.0**-32
-"""Neurons of a layer from which errors entry by entry are tried first; they do if they are this small."""
+_SMALL = 2.0**-36
+"""Errors entry by entry will do if they are this small, relative to the largest entry."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,31 +82,32 @@ def held(network: Network) -> Network:
     return Network((*network.layers[:-1], Layer(last.weight, last.bias, Neurons.of("identity", size)), read))
 
 
-def trajectory(network: Network, points: Array, quickly: bool = False) -> list[tuple[Array, Array]]:
-    """The pre-activations of the hidden layers at points (count, inputs) as computed, and bounds of their errors."""
-    if quickly or network.depth <= _SHALLOW:
-        return _followed(network, points, entrywise=True)
-    if max(network.sizes[1:]) < _WIDE:
-        return _followed(network, points, entrywise=False)
-    found = _followed(network, points, entrywise=True)
-    enough = [size.max(axis=-1, initial=0.0) <= _SMALL * np.abs(v).max(axis=-1, initial=0.0) for v, size in found]
-    again = np.flatnonzero(~np.all(enough, axis=0))  # point by point: what is said of one does not hang on others
-    if again.size:
-        for (v, size), (value, error) in zip(found, _followed(network, points[again], entrywise=False), strict=True):
-            v[again], size[again] = value, error
-    return found
+def trajectory(network: Network, points: Array, quickly: bool = False) -> list[Interval]:
+    """The pre-activations of the hidden layers at points (count, inputs) as computed, and bounds of their errors.
 
-
-def _followed(network: Network, points: Array, entrywise: bool) -> list[tuple[Array, Array]]:
-    z = _Vectors(Near.of(points), entrywise)
-    found = []
+    Errors by entry cost least. Where they grew too much an ellipsoid follows them, unless ``quickly``.
+    """
+    z, found = _Vectors(Near.of(points), True), []
     for layer in network.layers[:-1]:
         assert layer.neurons is not None
         v = z.through(layer.weight, Near.weights(layer.bias))
+        rough = ~(v.near.error.max(axis=-1) <= _SMALL * np.abs(v.near.value).max(axis=-1))
+        if z.entrywise and not quickly and rough.any():
+            if not rough.all():  # what is said of a point does not hang on others
+                return _apart(network, points, rough)
+            z = _Vectors(z.near, False)
+            v = z.through(layer.weight, Near.weights(layer.bias))
         found.append((v.near.value, np.where(np.isnan(v.near.error), np.inf, v.near.error)))
         value = layer.neurons.value(v.near.value)
         z = v.scaled(_slopes(layer.neurons, v.near), Near(value, value_error(layer.neurons, value)))
     return found
+
+
+def _apart(network: Network, points: Array, some: Array) -> list[Interval]:
+    """The same for some of the points and for the others by themselves."""
+    order = np.argsort(np.concatenate([np.flatnonzero(some), np.flatnonzero(~some)]))
+    pairs = zip(trajectory(network, points[some]), trajectory(network, points[~some]), strict=True)
+    return [tuple(np.concatenate(ends)[order] for ends in zip(*pair, strict=True)) for pair in pairs]  # type: ignore[misc]
 
 
 def _slopes(neurons: Neurons, v: Near) -> Near:
@@ -121,28 +120,23 @@ def stretch_below(network: Network, point: Array, direction: Array, norms: Norms
 
     The norms may have units, no shapes: the direction, multiplied by units, is rounded once.
     """
-    quickly = 0.0
-    if max(network.sizes) >= _WIDE:
-        quickly = _stretch_below(network, point, direction, norms, entrywise=True)
-        about = norms.output.of(network.jacobian(point) @ direction) / norms.input.of(direction)
-        if quickly > (1.0 - 2.0**-20) * float(about):
-            return quickly
-    return max(quickly, _stretch_below(network, point, direction, norms, entrywise=False))
-
-
-def _stretch_below(network: Network, point: Array, direction: Array, norms: Norms, entrywise: bool) -> float:
-    y, exponent = _Vectors(Near.of(direction[None]), entrywise), 0
-    for layer, v in zip(network.layers, trajectory(network, point[None]), strict=False):
-        assert layer.neurons is not None
-        y, slopes = y.through(layer.weight), _slopes(layer.neurons, Near(*v))
-        moved = slopes * y.near.value
-        top = float(np.abs(moved.value).max())
-        power = int(np.frexp(top)[1]) if 0.0 < top < np.inf else 0  # keeps the vector near unit size
-        y, exponent = y.scaled(slopes.shifted(-power), moved.shifted(-power)), exponent + power
-    last = y.through(network.layers[-1].weight).near[0]
-    length = down(np.ldexp(_length_below(last, norms.output), exponent))
-    below = float(down(length / length_above(direction, norms.input)))
-    return below if 0.0 < below < np.inf else 0.0
+    below = 0.0
+    for entrywise in (True, False):
+        y, exponent = _Vectors(Near.of(direction[None]), entrywise), 0
+        for layer, v in zip(network.layers, trajectory(network, point[None]), strict=False):
+            assert layer.neurons is not None
+            y, slopes = y.through(layer.weight), _slopes(layer.neurons, Near(*v))
+            moved = slopes * y.near.value
+            top = float(np.abs(moved.value).max())
+            power = int(np.frexp(top)[1]) if 0.0 < top < np.inf else 0  # keeps the vector near unit size
+            y, exponent = y.scaled(slopes.shifted(-power), moved.shifted(-power)), exponent + power
+        last = y.through(network.layers[-1].weight).near[0]
+        length = down(np.ldexp(_length_below(last, norms.output), exponent))
+        found = float(down(length / length_above(direction, norms.input)))
+        below = max(below, found if 0.0 < found < np.inf else 0.0)
+        if last.error.max() <= _SMALL * np.abs(last.value).max():
+            break
+    return below
 
 
 def _length_below(y: Near, norm: Norm) -> Array:

@@ -113,10 +113,10 @@ def relax(neurons: Neurons, lower: Array, upper: Array, lower_slope: Array, uppe
     """
 
     def rule(row: Activation, low: Array, high: Array, below: Array, above: Array) -> tuple[Array, ...]:
-        low, high = np.stack([low, low]), np.stack([high, high])
-        least = _highest(row, -1, low, high, np.stack([-below, 0.0 * below]))
-        most = _highest(row, 1, low, high, np.stack([above, 0.0 * above]))
-        return -least[0], most[0], -least[1], most[1]
+        level = np.zeros(below.shape)
+        sign = np.reshape([-1.0, -1.0, 1.0, 1.0], (4, *[1] * low.ndim))
+        least, bottom, most, top = _highest(row, sign, low, high, np.stack([-below, level, above, level]))
+        return -least, most, -bottom, top
 
     lower_offset, upper_offset, floor, roof = neurons.gather(rule, lower, upper, lower_slope, upper_slope)
     return lower_slope, lower_offset, upper_slope, upper_offset, floor, roof
@@ -132,23 +132,24 @@ def kinked(neurons: Neurons, low: Array, high: Array, alpha: Array, beta: Array)
     return np.asarray((low < 0.0) & (high > 0.0) & straight & (alpha < beta) & (at_zero <= 4.0 * TINY))
 
 
-def _highest(row: Activation, sign: int, lower: Array, upper: Array, slope: Array) -> Array:
-    """At least max of sign·φ(v) - slope·v over [lower, upper], for finite intervals.
+def _highest(row: Activation, sign: Array, lower: Array, upper: Array, slope: Array) -> Array:
+    """At least max of sign·φ(v) - slope·v over finite intervals [lower, upper], for several signs and slopes at once.
 
     On a piece where sign·φ is convex the maximum is at an end. Where it is concave every tangent lies above it, and the
     largest value of tangent minus line is at an end again; the tangent of the line's own slope makes that sharp.
     """
-    best = np.full(lower.shape, -np.inf)
-    inner = [np.clip(knot, lower, upper) for knot in row.knots(lower)]
+    inner = [np.minimum(np.maximum(knot, lower), upper) for knot in row.knots(lower)]
     marks = [lower, *inner, upper]
-    # a rounded knot may lie a little off the true one: the piece then borrows what the slopes allow there
-    borrowed = 0.0 if row.row.exact else 8.0 * (_steepest(row, lower) + np.abs(slope))
-    for start, stop, shape in zip(marks[:-1], marks[1:], row.shape, strict=True):
-        concave = sign * shape == CONCAVE
-        highest = np.maximum(*(_at_end(row, sign, end, slope) for end in (start, stop)))
-        if concave:
-            highest = np.maximum(highest, _tangent(row, sign, start, stop, slope))
-        highest = highest + borrowed * np.spacing(row.row.unit(np.maximum(np.abs(start), np.abs(stop))))
+    ends = [_at_end(row, sign, mark, slope) for mark in marks]
+    best = np.maximum(ends[0], ends[-1])
+    for k, shape in enumerate(row.shape):
+        start, stop, highest = marks[k], marks[k + 1], np.maximum(ends[k], ends[k + 1])
+        some = np.ravel(sign * shape == CONCAVE)
+        if some.any():
+            highest[some] = np.maximum(highest[some], _tangent(row, sign[some], start, stop, slope[some]))
+        if not row.row.exact:  # a rounded knot may lie a little off the true one: the piece borrows what slopes allow
+            borrowed = 8.0 * (_steepest(row, lower) + np.abs(slope))
+            highest = highest + borrowed * np.spacing(row.row.unit(np.maximum(np.abs(start), np.abs(stop))))
         best = np.where((start < stop) | (lower == upper), np.maximum(best, highest), best)
     if np.isfinite(row.row.period):
         # sign·φ - slope·v = (sign·drift - slope)·v + sign·(φ - drift·v), and the last term is within the swing
@@ -158,13 +159,13 @@ def _highest(row: Activation, sign: int, lower: Array, upper: Array, slope: Arra
     return np.where(np.isnan(lower) | np.isnan(upper), np.inf, best)
 
 
-def _at_end(row: Activation, sign: int, end: Array, slope: Array) -> Array:
+def _at_end(row: Activation, sign: Array, end: Array, slope: Array) -> Array:
     """At least sign·φ - slope·v at a point: three roundings of these sizes, and the sums with the error and more."""
     value, line = row.value(end), slope * end
     return sign * value - line + (_value_error(row, value) + 8.0 * U * (np.abs(value) + np.abs(line)))
 
 
-def _tangent(row: Activation, sign: int, start: Array, stop: Array, slope: Array) -> Array:
+def _tangent(row: Activation, sign: Array, start: Array, stop: Array, slope: Array) -> Array:
     """At least sign·φ - slope·v on a piece where it is concave, by a tangent.
 
     The drift over the piece loses 3u of at most (|tangent| + |slope|)·2·reach, the rest of the sum 5u of its own parts.

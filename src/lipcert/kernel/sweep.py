@@ -38,7 +38,7 @@ from lipcert.kernel.facts import LayerReport
 from lipcert.kernel.hints import Enclosure, Hints, Interval, Linear, Lipschitz, Part
 from lipcert.kernel.neuron_bounds import slope_bounds
 from lipcert.kernel.norms import columns_times, ellipsoid_above, sound, start_gain
-from lipcert.kernel.step import Columns, Image, Step, activate, thin_step
+from lipcert.kernel.step import Image, Step, activate, columns, thin_step
 from lipcert.model.arrays import Array, Weight, frozen
 from lipcert.model.network import Network, Neurons
 from lipcert.model.norms import PLAIN, Norms
@@ -59,7 +59,7 @@ class View:
     S : (count, k, k), the ellipsoid of what is kept, divided by 4**exponent.
     exponent : (count,).
     alpha, beta : (count, k), slopes as computed, not rounded outwards.
-    weight : the next weight over what is kept.
+    ahead : the next weight over what is kept, (m, k), or (count, m, k).
     neurons : (count, k), which neurons of the layer these are. None is all, in order.
     size : neurons of the layer.
     part : of a large layer whose step is done some neurons, and what S, which is not kept, says of these.
@@ -70,15 +70,10 @@ class View:
     exponent: Array
     alpha: Array
     beta: Array
-    weight: Columns
+    ahead: Weight
     neurons: Array | None
     size: int
     part: tuple[Array, Array] | None = None
-
-    @property
-    def ahead(self) -> Weight:
-        """The next weight over what is kept, (m, k), or (count, m, k)."""
-        return self.weight.full
 
     @property
     def variance(self) -> Array:
@@ -152,8 +147,6 @@ _MOST = 110
 _LARGEST = 1024
 """Neurons up to which the matrices of a layer are kept after its step, and the ellipsoid of a first layer for further
 sweeps."""
-_APART = 400
-"""Neurons from which a step is proved together with a map to fewer."""
 _NEARLY_ALL = 0.9
 """Share of the neurons from which none is left out."""
 _LEAST = 2.0**-100
@@ -264,8 +257,7 @@ class Sweep:
         self.first = first if self.start is None else columns_times(first, self.start)
         if self.first is not first and not sound(first, self.first):
             raise ProofFailed("the first weights are too small for the start of a sweep")
-        self.weight = Columns(self.first)
-        self.apart: Step | None = None
+        self.weight: Weight = self.first
 
     def run(self, needs_bound: bool = True) -> Sweep:
         """All layers; without a need for the bound only what the intervals take."""
@@ -311,10 +303,10 @@ class Sweep:
         return tuple(found)
 
     def _image(self, P: Array | None) -> Image:
-        large = self.weight.weight.shape[0] > _LARGEST
+        large = self.weight.shape[0] > _LARGEST
         own = self.inputs is not None or self.start is not None
         if P is not None or own or large:
-            return Image(P, self.exponent, self.weight, apart=self.apart)
+            return Image(P, self.exponent, self.weight)
         image = Image(None, self.exponent, self.weight, _first.get(self.network))
         _first[self.network] = image.whole
         return image
@@ -374,7 +366,7 @@ class Sweep:
         wide = int((ends[0] < ends[1]).sum(axis=-1).max(initial=0))
         self.guide.room(index, size if kept is None else kept.shape[-1], wide, ahead.shape[0])
         S, self.exponent = image.block(kept)
-        self.weight = Columns.of(ahead, kept)
+        self.weight = columns(ahead, kept)
         if kept is not None:
             ends = [np.take_along_axis(end, kept, -1) for end in ends]
         alpha, beta, *rough = ends
@@ -387,19 +379,16 @@ class Sweep:
         large = S.shape[-1] > _LARGEST and not self.pieces  # then the matrices are not kept for later
         none = np.zeros((self.count, 0, 0))
         self.views.append(view.bare(alpha < beta) if large else view)
-        self.steps.append(replace(step, P=none, L=none, X=none, rest=None) if large else step)
+        self.steps.append(replace(step, P=none, L=none, X=none) if large else step)
         return step.P
 
     def _step(self, view: View, alpha: Array, beta: Array, hint: Array) -> Step:
         """The step of what is kept of a layer, in the way that takes the smallest matrices."""
-        alone, step = self.count == 1 and not self.pieces, None
-        if alone and view.index == 0:  # S is that of the unit ball, exponent 0
+        step = None
+        if self.count == 1 and not self.pieces and view.index == 0:  # S is that of the unit ball, exponent 0
             rows = self.first if view.neurons is None else self.first[view.neurons[0]]
             step = thin_step(rows, -int(view.exponent[0]), alpha, beta, hint)
-        apart = step is None and alone and _APART <= view.S.shape[-1] > self.weight.weight.shape[0]
-        step = activate(view.S, alpha, beta, hint, apart=apart) if step is None else step
-        self.apart = step if apart and step.active.size else None
-        return step
+        return activate(view.S, alpha, beta, hint) if step is None else step
 
 
 def _usable_start(start: Array | None, size: int) -> Array | None:
@@ -427,13 +416,10 @@ def _kept(wanted: Array) -> Array | None:
 def at_centers(network: Network, domain: Domain) -> list[Interval]:
     """Pre-activations of the hidden layers at the centres as computed, and bounds of their errors, (count, n).
 
-    Regions around one centre share the work.
+    Regions around one centre share the work: then count is 1.
     """
-    if len(domain) == 1:
-        return trajectory(network, domain.center)
-    _, first, place = np.unique(domain.center, axis=0, return_index=True, return_inverse=True)
-    found = trajectory(network, domain.center[first])
-    return [(value[np.ravel(place)], error[np.ravel(place)]) for value, error in found]
+    center = domain.center
+    return trajectory(network, center[:1] if (center == center[0]).all() else center)
 
 
 def _check_weights(network: Network) -> None:

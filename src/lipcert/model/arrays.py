@@ -26,11 +26,11 @@ _ROWS = 4
 
 def times(rows: Array, weight: Weight) -> Array:
     """Rows · weight for dense rows (..., k, n) and a dense or sparse weight (n, m)."""
-    if sparse.issparse(weight):
-        flat = np.reshape(rows, (-1, rows.shape[-1]))
-        flat = product(weight.T, flat.T).T if _many(weight, len(flat)) else flat @ weight
-        return np.reshape(flat, (*rows.shape[:-1], weight.shape[1]))
-    return np.asarray(rows @ weight)
+    if isinstance(weight, np.ndarray):
+        return np.asarray(rows @ weight)
+    flat = np.reshape(rows, (-1, rows.shape[-1]))
+    flat = product(weight.T, flat.T).T if _many(weight, len(flat)) else flat @ weight
+    return np.reshape(flat, (*rows.shape[:-1], weight.shape[1]))
 
 
 def product(weight: Any, columns: Array) -> Array:
@@ -81,7 +81,7 @@ def same_columns(matrix: sparse.csr_array) -> Iterator[tuple[Array, Array, Array
 
 def dense(matrix: Any) -> Array:
     """A dense copy of a sparse matrix, or the dense matrix itself."""
-    return np.asarray(matrix.toarray() if sparse.issparse(matrix) else matrix)
+    return matrix if isinstance(matrix, np.ndarray) else np.asarray(matrix.toarray())
 
 
 def frozen(array: Array) -> Array:

@@ -12,7 +12,7 @@ import numpy as np
 from scipy import linalg
 
 from lipcert.errors import ProofFailed
-from lipcert.model.arrays import Array, Weight, dense
+from lipcert.model.arrays import Array, Weight, dense, times
 from lipcert.model.network import Network, Neurons
 from lipcert.model.norms import Norms
 from lipcert.suggest.lines import suggested_lines
@@ -147,7 +147,7 @@ def advised(sweep: Any, advise: bool) -> tuple[Array, Array]:
     back = directions(sweep.S) if advise else np.zeros((sweep.count, 0, sweep.network.outputs))
     exponent = sweep.exponent
     for view, step, (alpha, beta) in zip(sweep.views[::-1], sweep.steps[::-1], sweep.slopes[::-1], strict=True):
-        a = np.ldexp(view.weight.pull(back), (view.exponent - exponent)[:, None, None])
+        a = np.ldexp(times(back, view.ahead), (view.exponent - exponent)[:, None, None])
         exponent = view.exponent
         r = np.take_along_axis(view.narrow(0.5 * (beta - alpha)), step.active, -1)
         T, base = step.lifted / (step.g * step.g), np.take_along_axis(view.variance, step.active, -1)
