@@ -180,8 +180,8 @@ def activate(S: Array, alpha: Array, beta: Array, hint: Array, signed: bool = Fa
     off = M - Approx(L) @ Approx(X)
     lifted = up(1.0 + total(factor_rows(C, L), off.rows()))
     raised = _placed(m, active, np.where(on, (Near.of(lifted) / g / g).above, 0.0))
-    P = (P + Approx(X).T.gram()).above(up(raised + off.T.rows()))
-    return Step(P, active, m, h, g, lifted, L, X)
+    P = P + Approx(X).T.gram()
+    return Step(P.above(up(raised + off.T.rows())), active, m, h, g, lifted, L, X)
 
 
 def middles(alpha: Array, beta: Array) -> tuple[Array, Array]:

@@ -41,7 +41,7 @@ def suggested_lines(neurons: Neurons, interval: tuple[Array, Array], tilt: float
     return lower, upper
 
 
-def touching(row: Activation, sign: int, start: Array, stop: Array, slope: Array) -> Array:
+def touching(row: Activation, sign: int | Array, start: Array, stop: Array, slope: Array) -> Array:
     """The point of a piece where sign·φ is concave and has about the given slope, or the nearer end.
 
     Halved on the scale of arsinh, so that pieces may be as long as floats. Of the two ends that are left, the one that
