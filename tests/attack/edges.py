@@ -21,7 +21,7 @@ from attack.points import as_fraction, fractions, inside
 from attack.trees import forged, settled_tree
 from attack.truth import Model, Point, Witness, decided, jacobian, length, outputs, phi, rough, stretch
 from exact import precision, rational
-from lipcert.kernel.tree import Tree
+from lipcert.kernel.cover import Tree
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 from lipcert.model.regions import Region

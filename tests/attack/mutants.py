@@ -12,8 +12,8 @@ from attack.draw import extreme, leaky, plain, region, rescaled, sizes, some
 from attack.log import Log
 from attack.points import steepest
 from lipcert.answers.certificate import Certificate
+from lipcert.kernel.cover import Tree
 from lipcert.kernel.hints import Hints, Linear, Lipschitz, Part
-from lipcert.kernel.tree import Tree
 from lipcert.model.arrays import Array
 
 _HOW = (

@@ -12,8 +12,9 @@ from attack.draw import extreme, leaky, like, plain, region, rescaled, sizes, so
 from attack.log import Log
 from attack.points import steepest
 from lipcert.answers.certificate import Certificate
+from lipcert.kernel.cover import LEAF, Tree
 from lipcert.kernel.hints import Hints, Part
-from lipcert.kernel.tree import AXIS, LEAF, Tree
+from lipcert.kernel.piece_bounds import AXIS
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 from lipcert.model.regions import Ball, Box, Region

@@ -15,7 +15,7 @@ from lipcert.answers.reach import Reach
 from lipcert.audit import engine
 from lipcert.audit.balls import balls
 from lipcert.errors import ProofFailed
-from lipcert.kernel.tree import LEAF, Tree
+from lipcert.kernel.cover import LEAF, Tree
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 from lipcert.questions import verify as questions

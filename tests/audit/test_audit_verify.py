@@ -29,7 +29,7 @@ from lipcert.audit.balls import balls, largest_eigenvalue, positive_definite
 from lipcert.definitions.functions import precision
 from lipcert.definitions.rows import function, zeros
 from lipcert.errors import LipcertError, ProofFailed
-from lipcert.kernel.tree import LEAF, Tree
+from lipcert.kernel.cover import LEAF, Tree
 from lipcert.model.activations import Activation
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network

@@ -15,9 +15,8 @@ import lipcert as lc
 from lipcert.errors import ProofFailed
 from lipcert.kernel import cover as ledger
 from lipcert.kernel.checker import lipschitz_fact
-from lipcert.kernel.cover import Cover, Leaf
-from lipcert.kernel.piece_bounds import PieceBounds
-from lipcert.kernel.tree import AXIS, LEAF
+from lipcert.kernel.cover import LEAF, Cover, Leaf
+from lipcert.kernel.piece_bounds import AXIS, PieceBounds
 from lipcert.methods.method import Candidate
 from lipcert.model.norms import Norms
 from networks import random_network
@@ -84,11 +83,11 @@ def made(**arguments: Any) -> Cover:
 
 def test_a_cover_belongs_to_its_network_and_region() -> None:
     found = made()
-    assert found.bound_of(NETWORK, BALL) == found.bound >= LOWER
+    assert found.check(NETWORK, BALL, PieceBounds).bound == found.bound >= LOWER
     other = random_network(6, (3, 10, 10, 2), "relu", gain=0.1)
     for network, region in ((other, BALL), (NETWORK, lc.Ball(np.zeros(3), 2.0))):
         with pytest.raises(ProofFailed, match="another network or region"):
-            found.bound_of(network, region)
+            found.check(network, region, PieceBounds)
 
 
 def test_pieces_of_the_whole_network_tell_nothing_of_a_part() -> None:

@@ -19,8 +19,9 @@ import lipcert as lc
 from lipcert.answers.certificate import Certificate
 from lipcert.errors import InvalidInput, LipcertError, ProofFailed
 from lipcert.kernel import arithmetic as rounding
+from lipcert.kernel.cover import LEAF, Tree
 from lipcert.kernel.neuron_bounds import relax, slope_bounds
-from lipcert.kernel.tree import AXIS, LEAF, Tree
+from lipcert.kernel.piece_bounds import AXIS
 from lipcert.model.activations import Activation
 from lipcert.model.network import Layer, Network, Neurons
 from lipcert.model.regions import Region

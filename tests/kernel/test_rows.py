@@ -16,8 +16,7 @@ from lipcert.errors import ProofFailed
 from lipcert.kernel import enclosures as interval_arithmetic
 from lipcert.kernel import piece_bounds
 from lipcert.kernel.cover import Cover
-from lipcert.kernel.piece_bounds import JacobianEntries, OutputRows
-from lipcert.kernel.tree import AXIS
+from lipcert.kernel.piece_bounds import AXIS, JacobianEntries, OutputRows, PieceBounds
 from lipcert.methods import split
 from lipcert.model.regions import Region
 from networks import named, random_network, spread
@@ -90,7 +89,7 @@ def test_covers_are_not_taken_for_each_other() -> None:
     outputs, entries = Cover(OutputRows(NETWORK, BALL)), Cover(JacobianEntries(NETWORK, BALL))
     for found in (outputs, entries):
         with pytest.raises(ProofFailed, match="something else"):
-            found.bound_of(NETWORK, BALL)
+            found.check(NETWORK, BALL, PieceBounds)
     with pytest.raises(ProofFailed, match="something else"):
         entries.check(NETWORK, BALL, OutputRows)
     with pytest.raises(ProofFailed, match="another network or region"):

@@ -16,9 +16,8 @@ import pytest
 
 import lipcert as lc
 from lipcert.kernel.hints import BOTH
-from lipcert.kernel.piece_bounds import PieceBounds
+from lipcert.kernel.piece_bounds import PieceBounds, Pieces
 from lipcert.kernel.sweep import Sweep
-from lipcert.kernel.tree import Pieces
 from lipcert.methods import joint
 from lipcert.methods.joint import Value
 from lipcert.methods.method import Problem

@@ -21,12 +21,10 @@ import lipcert as lc
 from lipcert.errors import InvalidInput, ProofFailed
 from lipcert.kernel import arithmetic as near
 from lipcert.kernel import cover as ledger
-from lipcert.kernel.cover import prove_tree
+from lipcert.kernel.cover import LEAF, Tree, prove_tree
 from lipcert.kernel.domain import Domain
-from lipcert.kernel.piece_bounds import PieceBounds
-from lipcert.kernel.rays import along_rays, has_rays, missed
+from lipcert.kernel.piece_bounds import AXIS, PieceBounds, along_rays, children, has_rays, missed
 from lipcert.kernel.sweep import Sweep, proving
-from lipcert.kernel.tree import AXIS, LEAF, Tree, children
 from lipcert.methods import split as module
 from lipcert.methods.method import MethodGuide
 from lipcert.model.activations import activation
@@ -126,7 +124,7 @@ def best(network: lc.Network, region: Region, method: lc.Split) -> lc.Certificat
     ("place", "calls", "event"),
     spread(
         3,
-        named("heappop", "heappush", "check_cuts", "Leaf", "jacobian_norms"),
+        named("heappop", "heappush", "_Node", "Leaf", "jacobian_norms"),
         {"first call": 1, "later": 30},
         {one.__name__: one for one in (KeyboardInterrupt, ProofFailed, np.linalg.LinAlgError)},
     ),

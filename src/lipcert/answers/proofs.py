@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from lipcert.errors import ProofFailed
-from lipcert.kernel.cover import Cover
+from lipcert.kernel.cover import Cover, Tree
 from lipcert.kernel.hints import Hints, Part
 from lipcert.kernel.outputs import OutputBounds, outputs_hinted
 from lipcert.kernel.quadratic_form import RowHints
-from lipcert.kernel.tree import Tree
 from lipcert.model.network import Network
 from lipcert.model.regions import Region
 

@@ -16,11 +16,11 @@ from lipcert.answers.saved import ROOM, Saved
 from lipcert.errors import ProofFailed
 from lipcert.kernel.arithmetic import down, inflate, up
 from lipcert.kernel.counterexample import Counterexample, subject_of
+from lipcert.kernel.cover import Tree
 from lipcert.kernel.facts import Fact, RowsFact, SlopesFact
 from lipcert.kernel.hints import Hints
 from lipcert.kernel.outputs import OutputBounds, outputs_by_norms, outputs_hinted, pairs
 from lipcert.kernel.quadratic_form import QuadraticHints, RowHints
-from lipcert.kernel.tree import Tree
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 from lipcert.model.regions import Ball

@@ -9,7 +9,7 @@ import numpy as np
 
 from lipcert.errors import InvalidInput, ProofFailed
 from lipcert.kernel.arithmetic import inflate, matvec, norm_above
-from lipcert.kernel.cover import Cover, prove_tree
+from lipcert.kernel.cover import Cover, Tree, prove_tree
 from lipcert.kernel.domain import Domain, check_region
 from lipcert.kernel.facts import LayerReport, LipschitzFact
 from lipcert.kernel.fourier import by_channel, prove_symbols
@@ -17,10 +17,10 @@ from lipcert.kernel.hints import Curved, Hints, Interval, Linear, Part
 from lipcert.kernel.jacobian import norm_bounds
 from lipcert.kernel.norm_product import norm_product
 from lipcert.kernel.norms import start_gain
+from lipcert.kernel.piece_bounds import PieceBounds
 from lipcert.kernel.second_order_jacobian import prove_second_order_jacobian
 from lipcert.kernel.sweep import Guide, Sweep, intervals, proving, recall, stacked
 from lipcert.kernel.taylor import curved as bends
-from lipcert.kernel.tree import Tree
 from lipcert.model.arrays import Array
 from lipcert.model.convolution import Convolution
 from lipcert.model.network import Network
@@ -71,7 +71,7 @@ def lipschitz_fact(
             if part_sweeps or not sweeps:
                 raise ProofFailed("the pieces are about the whole network, and need multipliers")
             if isinstance(pieces, Cover):
-                bound = min(bound, pieces.bound_of(target, place, inner.norms))
+                bound = min(bound, pieces.check(target, place, PieceBounds, inner.norms).bound)
             else:
                 bound = min(bound, prove_tree(target, place, pieces, sweeps, inner.norms, remembered))
         if curved is not None:

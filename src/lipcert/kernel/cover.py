@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,17 +19,58 @@ from lipcert.errors import ProofFailed
 from lipcert.kernel.arithmetic import up
 from lipcert.kernel.domain import same_region
 from lipcert.kernel.hints import Hints
-from lipcert.kernel.piece_bounds import Bounding, PieceBounds
-from lipcert.kernel.tree import LEAF, Pieces, Tree, check_cuts, check_shape
+from lipcert.kernel.piece_bounds import Bounding, PieceBounds, Pieces
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 from lipcert.model.norms import PLAIN, Norms
 from lipcert.model.regions import Region
 
+LEAF = -2
+"""In the place of a cut neuron's layer: a node that is not cut."""
 _CHUNK = 64
 """Pieces that are cut together when a tree is proved again; more would not be faster."""
 _AGAIN = 2.0**-24
 """verify() batches pieces differently, so they round differently: room for that, relative to a value."""
+
+
+@dataclass(frozen=True, eq=False)
+class Tree:
+    """What was cut where, as a certificate stores it; the root first, the two children of a cut node after each other.
+
+    Attributes
+    ----------
+    layer : per node, LEAF, AXIS, or the hidden layer (from 0) of the neuron that was cut.
+    index : the axis or the neuron.
+    value : where it was cut.
+    child : number of the first child (below ``value``); the second (above) is the next.
+    bound : the largest value of a leaf, or 0 if that is negative.
+    void, neuron, weight : for leaves that contain no input, three columns of their own: the node, and the weights of
+        the neurons (numbered through all hidden layers) that show it.
+    second, passed : empty; older files name nodes here that were bounded by fewer rules, or not at all.
+    """
+
+    layer: Array
+    index: Array
+    value: Array
+    child: Array
+    bound: float
+    void: Array = field(default_factory=lambda: np.zeros(0, dtype=int))
+    neuron: Array = field(default_factory=lambda: np.zeros(0, dtype=int))
+    weight: Array = field(default_factory=lambda: np.zeros(0))
+    second: Array = field(default_factory=lambda: np.zeros(0, dtype=int))
+    passed: Array = field(default_factory=lambda: np.zeros(0, dtype=int))
+
+    @property
+    def leaves(self) -> int:
+        return int((self.layer == LEAF).sum())
+
+
+class _Node(NamedTuple):
+    """What a node is half of, the layer, index and value of that cut, and the node's values."""
+
+    parent: int
+    cut: list[Any]
+    values: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,54 +89,43 @@ class Leaf:
 class Cover:
     """A region and the pieces that it was cut into.
 
-    Rows are written before they count: ``pieces`` says how many nodes belong to a finished tree, so an interrupt at any
-    moment leaves a cover. Each of the ``workers`` of a pool must have been told what to bound, by :func:`prepare`.
-    Where a tree is proved again, ``second`` (nodes,) says which nodes are bounded to second order only; then pieces
-    that turn out to have no input can still be cut.
+    New nodes count all at once, so an interrupt at any moment leaves a cover. Each of the ``workers`` of a pool must
+    have been told what to bound, by :func:`prepare`.
     """
 
-    def __init__(
-        self, bounding: Bounding, pool: Executor | None = None, workers: int = 1, second: Array | None = None
-    ) -> None:
-        self.bounding, self._pool, self._workers, self._second = bounding, pool, workers, second
-        self._known: list[Array] = []
-        self._made: list[tuple[bool, int, int, int, float]] = []
-        """Of each node whether it is to second order only, what it is half of, and layer, index, value of that cut."""
+    def __init__(self, bounding: Bounding, pool: Executor | None = None, workers: int = 1) -> None:
+        self.bounding, self._pool, self._workers = bounding, pool, workers
+        self._nodes: list[_Node] = []
         self._leaves: dict[int, Leaf] = {}
         self._void: dict[int, Array] = {}
-        self.pieces = 0
-        self._add(bounding.root)
+        self._add(bounding.root, [(-1, [])])
+
+    @property
+    def pieces(self) -> int:
+        """How many nodes there are."""
+        return len(self._nodes)
 
     @property
     def values(self) -> Array:
         """At least what is bounded, all over the region, (rows,): the largest value of a leaf, row by row."""
-        leaves = self._uncut()
-        if not leaves:
-            return np.full(self.bounding.rows, np.inf)
-        return roomy(np.max(leaves, axis=0), self.bounding.slack)
+        return roomy(np.max(self._uncut(), axis=0), self.bounding.slack)
 
     @property
     def bound(self) -> float:
         """The largest of the values; of a cover for Lipschitz bounds, at least the constant over the region."""
         return float(self.values.max())
 
-    def bound_of(self, network: Network, region: Region, norms: Norms = PLAIN) -> float:
-        """The Lipschitz bound, or an error if this is the cover of something else."""
-        if self.bounding.norms != norms:
-            raise ProofFailed("the values of the pieces are bounds in other norms")
-        return float(self.check(network, region, PieceBounds).values.max())
-
-    def check(self, network: Network, region: Region, kind: type[Bounding]) -> Cover:
+    def check(self, network: Network, region: Region, kind: type[Bounding], norms: Norms = PLAIN) -> Cover:
         """The cover itself, or an error if it is that of something else."""
         digest, mine = self.bounding.asked
         if network.digest != digest or not same_region(region, mine):
             raise ProofFailed("the pieces are those of another network or region")
-        if type(self.bounding) is not kind:
-            raise ProofFailed("the values of the pieces bound something else than what is asked for")
+        if type(self.bounding) is not kind or self.bounding.norms != norms:
+            raise ProofFailed("the values of the pieces bound something else than what is asked for, or in other norms")
         return self
 
     def leaf(self, node: int) -> Leaf:
-        """A piece that is neither cut nor known to have no input."""
+        """A piece that is not cut."""
         return self._leaves[node]
 
     def leaves(self, room: bool = True) -> Array:
@@ -105,63 +136,55 @@ class Cover:
 
     def cut(self, nodes: Sequence[int], layer: Array, index: Array, value: Array) -> list[Leaf]:
         """Cut some leaves, each along an axis or by a neuron; the halves that may have an input are returned."""
-        check_cuts(self.bounding.network, layer, index, value)
-        if len(set(nodes)) != len(nodes):
-            raise ProofFailed("a piece cannot be cut twice at once")
-        whole = [self._leaves[node] for node in nodes]
-        halves = self.bounding.halves(Pieces.stack([leaf.piece for leaf in whole]), layer, index, value)
-        first, cuts = self.pieces, zip(layer.tolist(), index.tolist(), value.tolist(), strict=True)
-        self._add(halves, whole, list(cuts))
-        for node in nodes:
-            del self._leaves[node]
-        return [self._leaves[node] for node in range(first, self.pieces) if node in self._leaves]
+        if len(set(nodes)) != len(nodes) or not all(node in self._leaves for node in nodes):
+            raise ProofFailed("the pieces do not cover the region: a node is cut twice, or is no child of another")
+        halves = self.bounding.halves(Pieces.stack([self._leaves[node].piece for node in nodes]), layer, index, value)
+        cuts = zip(nodes, layer.tolist(), index.tolist(), value.tolist(), strict=True)
+        found = self._add(halves, [(node, cut) for node, *cut in cuts for _ in range(2)])
+        return [leaf for leaf in found if (leaf.piece.values > self.bounding.least).any()]
 
     def drop(self, node: int, weights: Array) -> bool:
         """Whether weights of the neurons prove that a leaf has no input; then it counts no more."""
         if not np.isfinite(weights).all() or not self.bounding.is_void(self._leaves[node].piece, weights):
             return False
         self._void[node] = np.array(weights)
-        self._known[node] = np.full(self.bounding.rows, self.bounding.least)
+        self._nodes[node] = self._nodes[node]._replace(values=np.full(self.bounding.rows, self.bounding.least))
         del self._leaves[node]
         return True
 
     def tree(self) -> Tree:
         """The cuts as arrays, for a certificate."""
-        count, made = self.pieces, self._made[: self.pieces]
+        count = self.pieces
         layer, index, value, child = np.full(count, LEAF), np.zeros(count, int), np.zeros(count), np.zeros(count, int)
         for node in range(1, count, 2):
-            _, parent, layer[parent], index[parent], value[parent] = made[node]
+            parent, cut, _ = self._nodes[node]
+            layer[parent], index[parent], value[parent] = cut
             child[parent] = node
         table = np.array(list(self._void.values())).reshape(len(self._void), sum(self.bounding.network.sizes[1:-1]))
         row, neuron = np.nonzero(table)
         void = np.array(list(self._void), dtype=int)[row], neuron, table[row, neuron]
-        second = np.flatnonzero([only for only, *_ in made])
-        return Tree(layer, index, value, child, max(self.bound, 0.0), *void, second)
+        return Tree(layer, index, value, child, max(self.bound, 0.0), *void)
 
     def _uncut(self) -> list[Array]:
         """The values of the nodes that were not cut."""
-        cut = {parent for _, parent, *_ in self._made[: self.pieces]}
-        return [self._known[node] for node in range(self.pieces) if node not in cut]
+        cut = {node.parent for node in self._nodes}
+        return [node.values for number, node in enumerate(self._nodes) if number not in cut]
 
-    def _add(self, pieces: Pieces, parents: Sequence[Leaf] = (), cuts: Sequence[tuple[int, int, float]] = ()) -> None:
-        """Bound new leaves; they, and the cuts that made them, count when ``pieces`` does."""
-        first, leaves = self.pieces, {}
-        if self._second is not None:
-            pieces = replace(pieces, second=self._second[first : first + len(pieces)])
+    def _add(self, pieces: Pieces, made: list[tuple[int, list[Any]]]) -> list[Leaf]:
+        """Bound new leaves; they, and the parents and cuts that made them, count together."""
         found = self._bounded(pieces)
         if not (found.values >= self.bounding.least).all():
             raise ProofFailed("the bound of a piece is no number")
-        del self._known[first:], self._made[first:]  # what an interrupt left behind
-        for number in range(len(found)):
-            like = parents[number // 2].piece if parents else None
-            piece = found.take(slice(number, number + 1)).copy(like)
-            half = (parents[number // 2].node, *cuts[number // 2]) if parents else (-1, LEAF, 0, 0.0)
-            self._made.append((bool(pieces.second[number]), *half))
-            self._known.append(piece.values[0])
-            if self._second is not None or (piece.values > self.bounding.least).any():
-                leaves[first + number] = Leaf(first + number, piece)
-        self.pieces = len(self._known)
-        self._leaves |= leaves
+        leaves, nodes = [], []
+        for number, (parent, cut) in enumerate(made):
+            like = self._leaves[parent].piece if parent >= 0 else None
+            leaves.append(Leaf(self.pieces + number, found.take(slice(number, number + 1)).copy(like)))
+            nodes.append(_Node(parent, cut, leaves[-1].piece.values[0]))
+        for parent, _ in made:
+            self._leaves.pop(parent, None)
+        self._nodes += nodes  # in one step
+        self._leaves |= {leaf.node: leaf for leaf in leaves}
+        return leaves
 
     def _bounded(self, pieces: Pieces) -> Pieces:
         """Pieces with their values, proved in this process or shared among workers."""
@@ -210,14 +233,23 @@ def prove_leaves(bounding: Bounding, tree: Tree) -> Array:
     ProofFailed
         If the cuts do not describe a tree whose leaves cover the region.
     """
-    check_shape(bounding.network, tree)
-    cover = Cover(bounding, second=np.isin(np.arange(len(tree.layer)), tree.second))
+    columns = ((tree.layer, tree.index, tree.value, tree.child), (tree.void, tree.neuron, tree.weight))
+    if any(len({np.shape(column) for column in group} | {(len(group[0]),)}) != 1 for group in columns):
+        raise ProofFailed("the columns of the tree differ in length")
+    if (tree.neuron < 0).any() or (tree.neuron >= bounding.starts[-1]).any() or not np.isfinite(tree.weight).all():
+        raise ProofFailed("the tree weighs neurons that the network does not have")
+    cover = Cover(bounding)
     todo = np.flatnonzero(tree.layer != LEAF)
     todo = todo[np.argsort(tree.child[todo])]
     while todo.size:
         count = int((todo[:_CHUNK] < cover.pieces).argmin()) or min(_CHUNK, len(todo))  # those that exist already
         some, todo = todo[:count], todo[count:]
         cover.cut(some.tolist(), tree.layer[some], tree.index[some], tree.value[some])
+    made = cover.tree()
+    if len(made.layer) != len(tree.layer) or not np.array_equal(
+        made.child, np.where(made.layer == LEAF, 0, tree.child)
+    ):
+        raise ProofFailed("the pieces do not cover the region: a node lacks a child, or has more than one parent")
     for node in np.intersect1d(tree.void, np.flatnonzero(tree.layer == LEAF)).tolist():
         weights, mine = np.zeros(bounding.starts[-1]), tree.void == node
         weights[tree.neuron[mine]] = tree.weight[mine]

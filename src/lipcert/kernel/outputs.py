@@ -17,7 +17,7 @@ import numpy as np
 from lipcert.errors import ProofFailed
 from lipcert.kernel.arithmetic import Approx, Near, congruence, inflate, largest_eigenvalue_above, norm_above, up
 from lipcert.kernel.checker import rules_of
-from lipcert.kernel.cover import Cover, prove_leaves, prove_tree
+from lipcert.kernel.cover import Cover, Tree, prove_leaves, prove_tree
 from lipcert.kernel.domain import Domain, check_region, corners, radius_above, same_region
 from lipcert.kernel.enclosures import BackSubstitution, derivatives, held, trajectory, values
 from lipcert.kernel.facts import EllipsoidFact, Fact, LipschitzFact, PairsFact, RowsFact, SlopesFact
@@ -25,10 +25,9 @@ from lipcert.kernel.hints import Hints, Interval, Part
 from lipcert.kernel.jacobian import entries
 from lipcert.kernel.neuron_bounds import slope_bounds
 from lipcert.kernel.norm_product import norm_ellipsoid
-from lipcert.kernel.piece_bounds import Bounding, JacobianEntries, OutputRows
+from lipcert.kernel.piece_bounds import Bounding, JacobianEntries, OutputRows, PieceBounds
 from lipcert.kernel.quadratic_form import DualBound, DualHints, QuadraticHints, QuadraticRelaxation, RowHints, Spread
 from lipcert.kernel.sweep import Guide, Sweep, View, proving, stacked
-from lipcert.kernel.tree import Tree
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 from lipcert.model.norms import LInf, Norms
@@ -374,7 +373,7 @@ def outputs_hinted(
             traces += [] if last else sweep.traces
         ceiling, tree = np.inf, pieces.tree() if isinstance(pieces, Cover) else pieces
         if isinstance(pieces, Cover):
-            ceiling = pieces.bound_of(network, region)
+            ceiling = pieces.check(network, region, PieceBounds).bound
         elif tree is not None:
             ceiling = prove_tree(network, region, tree, sweeps)
         (value,) = _values(network, [region])

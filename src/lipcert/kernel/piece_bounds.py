@@ -1,37 +1,49 @@
-"""Proved values for many pieces of one region at once.
+"""Pieces of a region, how they are cut, and proved values for many of them at once.
 
 A piece is a part of the input region (its intersection with a box) on which some neurons may be confined to
-intervals. Its Lipschitz bound holds for ‖W_N D_{N-1} … D_1 W_1‖ with every slope matrix that its intervals allow, hence
-for the Jacobian at every input of the piece. The largest over pieces that cover a convex region bounds the Lipschitz
-constant there. Pieces go through the sweep as a stack of regions; every piece takes the least of all rules that apply.
+intervals. Every cut replaces a piece by two that together contain it. A Lipschitz bound of a piece holds for
+‖W_N D_{N-1} … D_1 W_1‖ with every slope matrix that its intervals allow, hence for the Jacobian at every input of the
+piece. The largest over pieces that cover a convex region bounds the Lipschitz constant there. Pieces go through the
+sweep as a stack of regions; every piece takes the least of all rules that apply.
+
+All of space is made bounded by homogenisation. Where φ(s·v) = s·φ(v) for every s > 0, as for relu, biases can be
+carried as multiples of a further input t ≥ 0: v_1 = W_1 x + b_1 t, and so on, with a neuron in each layer that hands t
+on. That network is g(x, t) = t·f(x/t) for t > 0. The sign of each of its pre-activations, hence each slope, is the same
+all along a ray s·(x, t), s > 0, and at (x, 1) it is that of f at x; so ∂g/∂x at s·(x, 1) is the Jacobian of f at x.
+With s = 1/max(1, ‖x‖_∞) the ray meets the box -1 ≤ x ≤ 1, 0 ≤ t ≤ 1 at a point where some coordinate has size one.
+Hence: if pieces cover those faces of the box, the largest ‖∂g/∂x‖ of a piece is at least the Lipschitz constant of f
+over all of space. Pieces that keep away from the faces are not needed. All this holds for each of the networks that a
+certificate speaks of: weights and biases keep their relative errors.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 from typing import ClassVar
 
 import numpy as np
 
+from lipcert.errors import ProofFailed
 from lipcert.kernel.arithmetic import Near, inflate
 from lipcert.kernel.domain import Domain, corners
 from lipcert.kernel.enclosures import activated, affine, derivatives
 from lipcert.kernel.hints import Hints, Interval, Linear
 from lipcert.kernel.jacobian import interval_bounds
 from lipcert.kernel.norms import induced_above, spectral_factor
-from lipcert.kernel.rays import along_rays, missed
 from lipcert.kernel.sweep import Guide, Sweep, intervals, proving
 from lipcert.kernel.taylor import Second, SecondOrder, curved
-from lipcert.kernel.tree import Pieces, children
-from lipcert.model.arrays import Array, frozen
-from lipcert.model.network import Network
+from lipcert.model.activations import activation
+from lipcert.model.arrays import Array, dense, frozen
+from lipcert.model.network import Layer, Network, Neurons
 from lipcert.model.norms import PLAIN, LInf, Norms
-from lipcert.model.regions import Ball, Region
+from lipcert.model.regions import Ball, Box, Region
 from lipcert.suggest.multipliers import Hinted, advised, kinked
 
+AXIS = -1
+"""In the place of a cut neuron's layer: a cut along an axis of the input."""
 _SLACK = 2.0**-40
 """Share of the sizes that are added up, by which sums in another order may differ."""
 _STUCK = 0.9
@@ -39,6 +51,104 @@ _STUCK = 0.9
 tanh and hardtanh comes to 1.016 times the truth with 3,300 pieces, not to 1.010 with 1,400."""
 _HALVINGS = 12
 """Of the search that makes a support function sharp; it is good to a thousandth then."""
+STRAIGHT_FROM_ZERO = ("identity", "leaky_relu", "relu")
+"""Rows of the activation table with φ(s·v) = s·φ(v) for all s > 0, whatever their parameters."""
+
+
+@dataclass(frozen=True, eq=False)
+class Pieces:
+    """Boxes (count, inputs), and what is known of each of them.
+
+    Attributes
+    ----------
+    lower, upper : the sides of the boxes.
+    low, high : the intervals of the pre-activations of all hidden neurons in a row, (count, neurons).
+    values : what was proved of a piece, or of one that it is a part of, (count, rows).
+    hints : multipliers that should serve a piece, for each neuron log2(T/(r² S_jj)); -inf where there are none.
+    shares : about the share of the squared bound that each neuron's open slope is to blame for, 0 where its slope is a
+        single number. Where nobody asks for advice, hints and shares have no columns.
+    second : pieces that are bounded to second order only, (count,).
+    """
+
+    lower: Array
+    upper: Array
+    low: Array
+    high: Array
+    values: Array
+    hints: Array
+    shares: Array
+    second: Array
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def take(self, which: Array | slice) -> Pieces:
+        """Some of the pieces."""
+        return Pieces(*(getattr(self, column.name)[which] for column in fields(self)))
+
+    @staticmethod
+    def stack(parts: list[Pieces]) -> Pieces:
+        """The pieces of all parts, one after the other."""
+        return Pieces(*(np.concatenate([getattr(part, one.name) for part in parts]) for one in fields(Pieces)))
+
+    def copy(self, like: Pieces | None = None) -> Pieces:
+        """Rows of their own, that keep no larger arrays alive and can be read only; or those ``like`` them."""
+        rows = [np.array(getattr(self, column.name)) for column in fields(self)]
+        known = rows if like is None else [getattr(like, column.name) for column in fields(self)]
+        return Pieces(*(frozen(old if np.array_equal(old, new) else new) for old, new in zip(known, rows, strict=True)))
+
+    def put(self, which: Array, some: Pieces) -> None:
+        """Write the rows of some of the pieces over."""
+        for column in fields(self):
+            getattr(self, column.name)[which] = getattr(some, column.name)
+
+
+def children(pieces: Pieces, starts: Array, layer: Array, index: Array, value: Array) -> Pieces:
+    """The two halves of each piece, in the order first, second, first, second, …
+
+    ``starts`` tells where the neurons of each hidden layer begin. A box is halved at a float between its sides, which
+    both halves share, or a neuron is confined to either side of a value, which both sides share: so the halves cover
+    the piece.
+    """
+    twice = pieces.take(np.repeat(np.arange(len(pieces)), 2))
+    below = 2 * np.arange(len(pieces))
+    axis, neuron = layer == AXIS, layer != AXIS
+    cut, at = below[axis], value[axis]
+    if not ((twice.lower[cut, index[axis]] <= at) & (at <= twice.upper[cut, index[axis]])).all():
+        raise ProofFailed("a box is cut outside its sides")
+    twice.upper[cut, index[axis]] = twice.lower[cut + 1, index[axis]] = at
+    cut, at, place = below[neuron], value[neuron], starts[layer[neuron]] + index[neuron]
+    twice.high[cut, place] = np.minimum(twice.high[cut, place], at)
+    twice.low[cut + 1, place] = np.maximum(twice.low[cut + 1, place], at)
+    return twice
+
+
+def has_rays(network: Network) -> bool:
+    """Whether slopes are the same all along a ray, once the biases are taken along."""
+    rows = {row.name for layer in network.layers if layer.neurons for row, _ in layer.neurons.groups}
+    return rows <= set(STRAIGHT_FROM_ZERO)
+
+
+def along_rays(network: Network) -> tuple[Network, Box]:
+    """The network g(x, t) above, t its last input and the last neuron of each hidden layer; and the box."""
+    if not has_rays(network):
+        raise ProofFailed("a region without bounds can be cut only where activations are straight from zero on")
+    layers = []
+    for layer in network.layers:
+        weight = np.concatenate([dense(layer.weight), layer.bias[:, None]], axis=1)
+        neurons = layer.neurons
+        if neurons is not None:
+            weight = np.concatenate([weight, np.eye(1, weight.shape[1], weight.shape[1] - 1)])
+            carrier = activation("identity"), np.array([layer.size])
+            neurons = Neurons(layer.size + 1, (*neurons.groups, carrier))
+        layers.append(Layer(weight, np.zeros(len(weight)), neurons))
+    corner = np.ones(network.inputs + 1)
+    return Network(tuple(layers)), Box(np.append(-corner[:-1], 0.0), corner)
+
+
+def missed(lower: Array, upper: Array) -> Array:
+    """Which boxes have no point with a coordinate of size one: every ray that meets them meets a face elsewhere."""
+    return np.asarray((np.maximum(-lower, upper) < 1.0).all(axis=-1))
 
 
 class Bounding(ABC):
@@ -154,8 +264,8 @@ class Bounding(ABC):
         """The values of pieces that are known to second order, (count, rows); NaN proves nothing."""
 
     def sizes(self, sweep: Sweep) -> Array:
-        """About how large the numbers are that are added up, (rows,), if a value may be small beside them."""
-        return np.zeros(self.rows)
+        """About how large the numbers are that are added up, (rows,); zero if a value cannot be small beside them."""
+        return np.zeros(self.rows) if self.carries else np.abs(self.to_first_order(sweep)[0])
 
     def is_void(self, piece: Pieces, weights: Array) -> bool:
         """Prove that no input of one piece has its neurons inside their intervals, by weights λ (neurons,).
@@ -190,6 +300,10 @@ class Bounding(ABC):
 
     def halves(self, pieces: Pieces, layer: Array, index: Array, value: Array) -> Pieces:
         """The two halves of each piece, one after the other, no larger than what they have of the region."""
+        limits = np.array([self.network.inputs, *self.network.sizes[1:-1]])
+        there = (layer >= AXIS).all() and (layer < len(limits) - 1).all() and np.isfinite(value).all()
+        if not there or (index < 0).any() or (index >= limits[layer + 1]).any():
+            raise ProofFailed("the tree cuts something that the network does not have")
         found = children(pieces, self.starts, layer, index, value)
         lower, upper = self.domain(found).inner_box()
         return replace(found, lower=lower, upper=upper)
@@ -202,7 +316,7 @@ class Bounding(ABC):
 class PieceBounds(Bounding):
     """Lipschitz bounds of pieces, one row: at least ‖W_N D_{N-1} … D_1 W_1‖ for all slopes of a piece.
 
-    Pieces of all of space are pieces of a box of rays: see :mod:`lipcert.kernel.rays`.
+    Pieces of all of space are pieces of the box of rays of :func:`along_rays`.
     """
 
     carries = True
@@ -255,20 +369,19 @@ class OutputRows(Bounding):
         return second.outputs
 
     def to_first_order(self, sweep: Sweep) -> Array:
-        eye = np.eye(self.network.outputs)
+        """By back-substitution, and by the intervals of the last hidden layer, if there is one."""
+        eye, domain = np.eye(self.network.outputs), sweep.domain
+        assert domain is not None
+        neurons = self.network.layers[-2].neurons if sweep.intervals else None
+        before = domain.inner_box() if neurons is None else activated(neurons, sweep.intervals[-1])
+        lower, upper = affine(self.network.layers[-1], before)
         above = sweep.traces[0].above_outputs(np.concatenate([eye, -eye]))
-        return np.fmin(above, self._by_intervals(sweep))
+        return np.fmin(above, np.concatenate([upper, -lower], axis=-1))
 
     def sizes(self, sweep: Sweep) -> Array:
-        upper, lower = np.split(np.abs(self._by_intervals(sweep)[0]), 2)
+        """Both ends of an output round alike."""
+        upper, lower = np.split(super().sizes(sweep), 2)
         return np.tile(np.maximum(lower, upper), 2)
-
-    def _by_intervals(self, sweep: Sweep) -> Array:
-        assert sweep.domain is not None
-        neurons = self.network.layers[-2].neurons if sweep.intervals else None
-        before = sweep.domain.inner_box() if neurons is None else activated(neurons, sweep.intervals[-1])
-        lower, upper = affine(self.network.layers[-1], before)
-        return np.concatenate([upper, -lower], axis=-1)
 
 
 class JacobianEntries(Bounding):
@@ -283,9 +396,6 @@ class JacobianEntries(Bounding):
     def to_first_order(self, sweep: Sweep) -> Array:
         sizes = derivatives(self.network, sweep.slopes)
         return np.array(np.broadcast_to(sizes.reshape(len(sizes), -1), (sweep.count, self.rows)))
-
-    def sizes(self, sweep: Sweep) -> Array:
-        return np.asarray(self.to_first_order(sweep)[0])
 
 
 def _joined(intervals: Sequence[Interval], count: int = 1) -> Interval:

@@ -39,7 +39,6 @@ import numpy as np
 from lipcert.kernel.arithmetic import Near, Size, Sized, down, largest_norm_above, root_above, spectral_above, up
 from lipcert.kernel.hints import Interval
 from lipcert.kernel.remainder import Fit, fit
-from lipcert.kernel.tree import Rows
 from lipcert.model.arrays import Array, dense
 from lipcert.model.network import Network
 
@@ -75,7 +74,7 @@ def _inner(network: Network) -> int:
 
 
 @dataclass(frozen=True, eq=False)
-class Second(Rows):
+class Second:
     """What was proved of each piece: the Jacobian's norm is at most ``bounds``, its entries at most ``entries``.
 
     Outputs and their negatives are at most ``outputs``, pre-activations between ``low`` and ``high``; an ``empty``
@@ -360,9 +359,9 @@ class SecondOrder:
                 self._some(lower[part], upper[part], [(a[part], b[part]) for a, b in zip(low, high, strict=True)])
                 for part in parts
             ]
-        return found[0] if len(found) == 1 else Second.stack(found)
+        return Second(*(np.concatenate(column) for column in zip(*found, strict=True)))
 
-    def _some(self, lower: Array, upper: Array, known: list[Interval]) -> Second:
+    def _some(self, lower: Array, upper: Array, known: list[Interval]) -> tuple[Array, ...]:
         center = 0.5 * lower + 0.5 * upper
         half = up(np.maximum(upper - center, center - lower))
         half = np.maximum(half, _FLAT * half.max(axis=-1, keepdims=True))
@@ -376,7 +375,7 @@ class SecondOrder:
             for part in (bounds, entries, outputs)
         )
         floor, roof = (np.concatenate(side, axis=-1) for side in zip(*intervals, strict=True))
-        return Second(bounds, entries, outputs, floor, roof, empty, np.concatenate(shares, axis=-1))
+        return bounds, entries, outputs, floor, roof, empty, np.concatenate(shares, axis=-1)
 
     def _forward(
         self, center: Array, half: Array, known: list[Interval]

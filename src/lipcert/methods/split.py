@@ -19,10 +19,8 @@ from lipcert.errors import InvalidInput, ProofFailed
 from lipcert.kernel.cover import Cover, Leaf, prepare
 from lipcert.kernel.domain import corners
 from lipcert.kernel.hints import Interval
-from lipcert.kernel.piece_bounds import Bounding, PieceBounds
-from lipcert.kernel.rays import along_rays, has_rays
+from lipcert.kernel.piece_bounds import AXIS, Bounding, PieceBounds, Pieces, along_rays, has_rays
 from lipcert.kernel.taylor import MOST_INPUTS, curved
-from lipcert.kernel.tree import AXIS, Pieces
 from lipcert.methods.directions import Stretch
 from lipcert.methods.joint import Anytime, Joint
 from lipcert.methods.lower import jacobian_norms, lower_bound

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from lipcert.kernel.enclosures import at_kink
-from lipcert.kernel.piece_bounds import Bounding
-from lipcert.kernel.tree import Pieces
+from lipcert.kernel.piece_bounds import Bounding, Pieces
 from lipcert.model.arrays import Array, dense, times
 
 _INWARD = 1e-7
