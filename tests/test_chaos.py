@@ -35,7 +35,7 @@ from lipcert.kernel.outputs import output_at
 from lipcert.kernel.piece_bounds import PieceBounds
 from lipcert.kernel.sweep import View
 from lipcert.methods import split
-from lipcert.methods.directions import Stretch
+from lipcert.methods.lower import steepest
 from lipcert.methods.method import Candidate, MethodGuide, Problem
 from lipcert.model.arrays import Array
 from lipcert.model.regions import Ball
@@ -314,7 +314,7 @@ def check_certificate(certificate: lc.Certificate) -> bool:
         x = neurons.value(network.preactivations(x)[first - 1])
     jacobians = network.slice(first, last).select(None, part.outputs).jacobian(x)
     columns = slice(None) if part.inputs is None else list(part.inputs)
-    norms, *_ = Stretch(part.norms).most(jacobians[..., columns])
+    norms, *_ = steepest(jacobians[..., columns], part.norms)
     assert certificate.bound >= norms.max() * (1.0 - 1e-9)
     return True
 
@@ -406,7 +406,7 @@ def ask(question: str, chosen: list[Target], kind: str, seed: int, part: float =
 
 def test_the_questions_reach_what_can_be_reached() -> None:
     labels = {target.label for question in QUESTIONS for target in reached(question)}
-    expected = {"witness.witness", "split._Search.cuts", "lower.jacobian_norms", "joint.Joint.candidates"}
+    expected = {"lower.witness", "split._Search.cuts", "lower.jacobian_norms", "joint.Joint.candidates"}
     expected |= {"split.Auto.candidates", "method.MethodGuide.lines", "method.Problem.sweep", "split.RowSearch.cuts"}
     expected |= {f"second_order_jacobian.{name}" for name in ("improved", "_Search.hints", "_parabola")}
     expected |= {"quadratic.suggest", "dual.DualSearch.find", "second_order.SecondOrderSearch.suggest"}

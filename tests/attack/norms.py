@@ -14,7 +14,7 @@ from attack.log import Log
 from attack.points import belongs, candidates, fractions, inside
 from attack.truth import Model, Point, Witness, decided, jacobian, length, rough
 from exact import rational
-from lipcert.methods.directions import stretched_most
+from lipcert.methods.lower import stretched_most
 from lipcert.model.arrays import Array
 from lipcert.model.norms import NORMS, Norm, Norms
 from lipcert.model.regions import Region

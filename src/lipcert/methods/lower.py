@@ -1,19 +1,25 @@
-"""Lower bounds: the largest Jacobian norm that a search finds, proved at the point where it was found."""
+"""Lower bounds, and the points and directions where they are attained.
+
+The largest Jacobian norm that a search finds is proved at the point where it was found. Norms between ℓ1, ℓ2 and ℓ∞ are
+found in floating point, with the directions that attain them. On a piece where the network is affine, the bound is
+attained at any of its points, if it has one.
+"""
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
 
 from lipcert.answers.certificate import Certificate
 from lipcert.errors import InvalidInput
-from lipcert.kernel.enclosures import stretch_below
+from lipcert.kernel.enclosures import at_kink, stretch_below
 from lipcert.kernel.hints import Part
 from lipcert.kernel.norms import length_above
-from lipcert.methods.directions import PLAINLY, Stretch
+from lipcert.kernel.piece_bounds import Bounding, Pieces
 from lipcert.model.activations import Activation
 from lipcert.model.arrays import Array, dense, times
 from lipcert.model.network import Network, network_in
@@ -34,6 +40,11 @@ _LEAST = 1e-9
 """The distance to a kink is at least this, relative to the pre-activation: nearer points may be on either side."""
 _ENTRIES = 4_000_000
 """Numbers in the derivatives of all pre-activations that are held at once: 32 MB."""
+_INWARD = 1e-7
+"""How far inside its interval, in units of the region's radius times the row, a neuron is asked to be."""
+_DUAL = {"maxfun": 300, "ftol": 1e-15, "gtol": 1e-12}
+_CORNERS, _ROUNDS = 8, 10
+"""Up to so many coordinates all sign vectors are tried, at most 128; beyond, so many rounds of ascent."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +109,7 @@ def lower_bound(
     part.check(network)
     if part.norms.shaped:
         raise InvalidInput("lower bounds are not made for norms with a shape; give a scale, or a certificate's bound")
-    search = _Search(network, region, Stretch(part.norms), np.random.default_rng(seed))
+    search = _Search(network, region, part.norms, np.random.default_rng(seed))
     with timed(seconds, progress) as now, suited_to(max(network.sizes)), np.errstate(over="ignore", invalid="ignore"):
         given = np.zeros((0, network.inputs)) if points is None else network.point("points", points)
         given = given.reshape(-1, network.inputs)
@@ -173,7 +184,7 @@ def _inside(region: Region, point: Array) -> Array:
     return region.center
 
 
-def jacobian_norms(network: Network, points: Array, stretch: Stretch = PLAINLY, hurry: bool = False) -> Array:
+def jacobian_norms(network: Network, points: Array, norms: Norms = PLAIN, hurry: bool = False) -> Array:
     """The norm of the Jacobian at each point, or a little less; zero at a kink, or where it is too large for floats.
 
     hurry=True: only as many of the first points as there is time for, but at least one chunk.
@@ -185,8 +196,8 @@ def jacobian_norms(network: Network, points: Array, stretch: Stretch = PLAINLY, 
         right, left = network.jacobian(part), network.jacobian(part, side=-1)
         clear = ((right == left) & np.isfinite(right)).reshape(len(part), -1).all(axis=1)
         right = np.where(clear[:, None, None], right, 0.0)
-        plain = stretch.norms.plain
-        values.append(np.linalg.norm(right, ord=2, axis=(-2, -1)) if plain else stretch.most(right)[0])
+        plain = norms.plain
+        values.append(np.linalg.norm(right, ord=2, axis=(-2, -1)) if plain else steepest(right, norms)[0])
     return np.concatenate(values)
 
 
@@ -196,18 +207,18 @@ class _Search:
 
     network: Network
     region: Region
-    stretch: Stretch
+    ends: Norms
     rng: np.random.Generator
 
     def norms(self, points: Array, hurry: bool = False) -> Array:
-        return jacobian_norms(self.network, points, self.stretch, hurry)
+        return jacobian_norms(self.network, points, self.ends, hurry)
 
     def climb(self, z: Array, window: float) -> Array:
         """One step from each point: the best of several lengths along the smoothed gradient and of a random move."""
         region = self.region
         far = float(region.extent) if region.bounded else 1.0 + np.abs(z).max(axis=1, keepdims=True)
         reach = window * far * np.ones((len(z), 1))
-        gradient = _ascent(self.network, z, reach, self.stretch)
+        gradient = _ascent(self.network, z, reach, self.ends)
         length = np.linalg.norm(gradient, axis=-1, keepdims=True)
         direction = np.divide(gradient, length, out=np.zeros_like(gradient), where=length > 0)
         noise = self.rng.standard_normal(z.shape)
@@ -233,7 +244,7 @@ class _Search:
                 break
             now.say(f"lower bound {norms.max():.4g}, kinks, round {number + 1} of {rounds}")
             crossed[begin] = True
-            new, _ = cross_kinks(self.network, self.region, points[begin], _KINKS, self.stretch)
+            new, _ = cross_kinks(self.network, self.region, points[begin], _KINKS, self.ends)
             found = self.norms(new, hurry=True)
             points, norms = np.concatenate([points, new[: len(found)]]), np.concatenate([norms, found])
             crossed = np.concatenate([crossed, np.zeros(len(found), dtype=bool)])
@@ -245,13 +256,13 @@ class _Search:
 
     def proved(self, trail: list[tuple[float, Array]]) -> LowerBound:
         """The best of the points met, by the norm proved there; near a kink that may be less than the search found."""
-        norms = self.stretch.norms
+        norms = self.ends
         best = LowerBound(0.0, _middle(self.network, self.region), norms)
         for norm, point in sorted(trail, key=lambda found: -found[0])[:6]:
             if norm <= best.value:
                 break
             x = _inside(self.region, point)
-            *_, direction = self.stretch.most(self.network.jacobian(x[None]))
+            *_, direction = steepest(self.network.jacobian(x[None]), norms)
             value = stretch_below(self.network, x, direction[0], norms)
             best = max(best, LowerBound(value, x, norms), key=lambda found: found.value)
             if best.value > 0.999 * norm:
@@ -259,23 +270,23 @@ class _Search:
         return best
 
 
-def _derivatives(network: Network, z: Array, stretch: Stretch) -> tuple[list[Array], list[Array], list[Array], Array]:
+def _derivatives(network: Network, z: Array, norms: Norms) -> tuple[list[Array], list[Array], list[Array], Array]:
     """The pre-activations v, slopes, and derivatives of u·f by the neurons' values, layer by layer; and the input w.
 
     u and w are the directions in which the Jacobian J is largest, ‖J‖ = uᵀJw.
     """
     values, hidden = network.preactivations(z), network.layers[:-1]
     slopes = [layer.neurons.slope(v) for layer, v in zip(hidden, values) if layer.neurons]
-    _, u, w = stretch.most(network.jacobian_of(slopes, z.shape[:-1]))
+    _, u, w = steepest(network.jacobian_of(slopes, z.shape[:-1]), norms)
     back = [u @ network.layers[-1].weight]
     for layer, slope in zip(hidden[:0:-1], slopes[:0:-1], strict=True):
         back.append((back[-1] * slope) @ layer.weight)
     return values, slopes, back[::-1], w
 
 
-def _ascent(network: Network, z: Array, reach: Array, stretch: Stretch) -> Array:
+def _ascent(network: Network, z: Array, reach: Array, norms: Norms) -> Array:
     """Gradient of uᵀJ(z)w, with φ'' smoothed over what z can reach."""
-    values, slopes, back, state = _derivatives(network, z, stretch)
+    values, slopes, back, state = _derivatives(network, z, norms)
     parts = []
     for layer, v, slope, b in zip(network.layers, values, slopes, back):
         assert layer.neurons is not None
@@ -295,9 +306,7 @@ def has_kinks(network: Network) -> bool:
     return any(row.row.kinks for layer in network.layers if layer.neurons for row, _ in layer.neurons.groups)
 
 
-def cross_kinks(
-    network: Network, region: Region, z: Array, count: int, stretch: Stretch = PLAINLY
-) -> tuple[Array, Array]:
+def cross_kinks(network: Network, region: Region, z: Array, count: int, norms: Norms = PLAIN) -> tuple[Array, Array]:
     """Points beyond kinks, (m, inputs), up to ``count`` for each of the points z; and their origins in z, (m,).
 
     To first order v_j moves with A_j·dx, so the shortest step to a kink is (kink - v_j)·A_j/‖A_j‖². Crossing it adds
@@ -306,17 +315,17 @@ def cross_kinks(
     """
     each = network.inputs * sum(network.sizes[1:-1])
     some = np.array_split(np.arange(len(z)), max(1, len(z) * each // _ENTRIES))
-    parts = [_cross_kinks(network, float(region.extent), z[part], count, stretch) for part in some]
+    parts = [_cross_kinks(network, float(region.extent), z[part], count, norms) for part in some]
     found = region.project(np.concatenate([points for points, _ in parts]))
     origin = np.concatenate([part[own] for part, (_, own) in zip(some, parts, strict=True)])
     finite = np.isfinite(found).all(axis=-1)
     return found[finite], origin[finite]
 
 
-def _cross_kinks(network: Network, radius: float, z: Array, count: int, stretch: Stretch) -> tuple[Array, Array]:
+def _cross_kinks(network: Network, radius: float, z: Array, count: int, norms: Norms) -> tuple[Array, Array]:
     """The same for few points, not yet projected to the region."""
     moves = np.broadcast_to(np.eye(network.inputs), (len(z), network.inputs, network.inputs))  # rows: inputs
-    values, slopes, back, w = _derivatives(network, z, stretch)
+    values, slopes, back, w = _derivatives(network, z, norms)
     steps, rises, ways = [], [], []
     for layer, v, slope, b in zip(network.layers, values, slopes, back):
         assert layer.neurons is not None
@@ -349,3 +358,158 @@ def _nearest(row: Activation, v: Array) -> tuple[Array, Array]:
         change = np.sign(to) * (row.slope(at, 1) - row.slope(at, -1))
         gap, jump = np.where(nearer, to, gap), np.where(nearer, change, jump)
     return gap, jump
+
+
+def steepest(jacobians: Array, norms: Norms = PLAIN) -> tuple[Array, Array, Array]:
+    """The norm of each matrix (count, m, n), or a little less, and u, v with norm = uᵀJv where it is attained.
+
+    Norms may have units.
+    """
+    jacobians = np.nan_to_num(jacobians, posinf=0.0, neginf=0.0)  # LAPACK may never return from an infinite entry
+    into, out = norms.input.units(jacobians.shape[-1]), norms.output.units(jacobians.shape[-2])
+    scaled = jacobians if into is None else jacobians * into
+    scaled = scaled if out is None else scaled / out[:, None]
+    size, u, v = stretched_most(scaled, norms)
+    return size, u if out is None else u / out, v if into is None else v * into
+
+
+def stretched_most(jacobians: Array, norms: Norms = PLAIN) -> tuple[Array, Array, Array]:
+    """The norm of each matrix (count, m, n), or a little less, and u, v with norm = uᵀJv.
+
+    v (count, n) has norm one, and u (count, m) has norm one in the dual of the output norm. Norms from ℓ∞, or to ℓ1,
+    are found by trying all corners if they are few, else by ascent from several of them, which may miss the largest.
+    """
+    p, q = norms.pair
+    if (p, q) == ("l2", "l2"):
+        left, size, right = np.linalg.svd(jacobians, full_matrices=False)
+        return size[:, 0], left[..., 0], right[:, 0]
+    if q == "l1" and (p != "linf" or jacobians.shape[1] < jacobians.shape[2]):
+        tries = _corners(jacobians.shape[1])
+        if tries is not None:  # u first
+            pulled = np.einsum("km,cmn->ckn", tries, jacobians)
+            v = np.stack([_aligned(pulled[:, k], norms.input.dual) for k in range(len(tries))], axis=1)
+            return _best(jacobians, v, norms)
+    if p == "l1":
+        eye = np.broadcast_to(np.eye(jacobians.shape[2]), (len(jacobians), *[jacobians.shape[2]] * 2))
+        return _best(jacobians, eye, norms)
+    if q == "linf":
+        return _best(jacobians, _aligned(jacobians, norms.input.dual), norms)
+    tries = _corners(jacobians.shape[2]) if p == "linf" else None
+    if tries is not None:
+        return _best(jacobians, np.broadcast_to(tries, (len(jacobians), *tries.shape)), norms)
+    v = _aligned(
+        np.concatenate([jacobians, np.linalg.svd(jacobians, full_matrices=False)[2][:, :1]], 1), norms.input.dual
+    )
+    for _ in range(_ROUNDS):
+        u = _aligned(v @ np.swapaxes(jacobians, 1, 2), q)
+        v = _aligned(u @ jacobians, norms.input.dual)
+    return _best(jacobians, v, norms)
+
+
+def _corners(n: int) -> Array | None:
+    """Sign vectors, one of each and its negative; None where they are many."""
+    if n > _CORNERS:
+        return None
+    return np.array([(1.0, *rest) for rest in product((1.0, -1.0), repeat=n - 1)]).reshape(-1, n)
+
+
+def _aligned(vectors: Array, name: str) -> Array:
+    """For each vector w, the z with z·w = ‖w‖ in the norm of that name, itself of size one in its dual."""
+    if name == "l1":
+        return np.where(vectors < 0.0, -1.0, 1.0)
+    if name == "l2":
+        length = np.linalg.norm(vectors, axis=-1, keepdims=True)
+        even = np.full(vectors.shape, 1.0 / np.sqrt(vectors.shape[-1]))
+        return np.divide(vectors, length, out=even, where=length > 0.0)
+    largest = np.argmax(np.abs(vectors), axis=-1)[..., None]
+    found = np.zeros(vectors.shape)
+    sign = np.where(np.take_along_axis(vectors, largest, -1) < 0.0, -1.0, 1.0)
+    np.put_along_axis(found, largest, sign, -1)
+    return found
+
+
+def _best(jacobians: Array, tries: Array, norms: Norms) -> tuple[Array, Array, Array]:
+    """The best of some directions v (count, k, n)."""
+    moved = tries @ np.swapaxes(jacobians, 1, 2)
+    u = _aligned(moved, norms.output.name)
+    sizes = np.einsum("ckm,ckm->ck", u, moved)
+    best = np.argmax(sizes, axis=1)
+    at = np.arange(len(jacobians)), best
+    return sizes[at], u[at], tries[at]
+
+
+def witness(bounding: Bounding, piece: Pieces) -> tuple[Array | None, Array]:
+    """The point nearest to the centre at which the confined neurons of one piece are inside their intervals.
+
+    Where every slope of a piece is a single number, pre-activations are affine functions A x + c of its inputs, so the
+    point solves min ½‖x - center‖² with low ≤ A x + c ≤ high and x in the piece's box. The dual of that is a smooth
+    function of one weight per neuron, x = clip(center + Aᵀλ). If the point is not in the region (None is returned for
+    it), nothing in the region obeys, and the weights (neurons,) are a reason why: λ·(A x + c) cannot be as large as
+    the intervals ask for.
+    """
+    region, center = bounding.region, bounding.region.center
+    A, c, place = _affine(bounding, piece)
+    weights = np.zeros(piece.low.shape[-1])
+    width = (piece.high[0] - piece.low[0])[place]
+    margin = np.minimum(_INWARD * float(region.extent) * np.sqrt((A * A).sum(axis=-1)), 0.25 * width)
+    low, high = piece.low[0, place] + margin, piece.high[0, place] - margin
+    scale = 1.0 / np.maximum(np.sqrt((A * A).sum(axis=-1)), 1e-300)
+    A, c, low, high = A * scale[:, None], c * scale, low * scale, high * scale
+    count = len(place)
+
+    def dual(signed: Array) -> tuple[float, Array]:
+        up, down = signed[:count], signed[count:]
+        x = np.clip(center + A.T @ (up - down), piece.lower[0], piece.upper[0])
+        v = A @ x + c
+        gap = x - center
+        value = 0.5 * gap @ gap + up @ (low - v) - down @ (high - v)
+        return -float(value), -np.concatenate([low - v, v - high])
+
+    def beyond(intermediate_result: Any) -> None:
+        """Every point that obeys is farther from the centre than sqrt(2·dual)."""
+        if -2.0 * intermediate_result.fun > 1.0001 * float(region.extent) ** 2:
+            raise StopIteration
+
+    total = np.zeros(0)
+    if count:
+        from scipy import optimize  # takes a fifth of the time to import this package
+
+        start, bounds = np.zeros(2 * count), [(0.0, None)] * (2 * count)
+        found = optimize.minimize(
+            dual, start, jac=True, method="L-BFGS-B", bounds=bounds, callback=beyond, options=_DUAL
+        )
+        total = found.x[:count] - found.x[count:]
+    x = region.project(np.clip(center + A.T @ total, piece.lower[0], piece.upper[0]))
+    weights[place] = total * scale
+    seen = np.concatenate(bounding.network.preactivations(x)[:-1])
+    obeys = bool(((piece.low[0] <= seen) & (seen <= piece.high[0])).all())
+    return (x if obeys else None), weights
+
+
+def _affine(bounding: Bounding, piece: Pieces) -> tuple[Array, Array, Array]:
+    """A and c of the neurons that are confined to a side of their kink, and which they are.
+
+    All others keep to their intervals by themselves, where these do.
+    """
+    rows, offsets, places = [np.zeros((0, bounding.network.inputs))], [np.zeros(0)], [np.zeros(0, dtype=int)]
+    settled: list[tuple[Array, Array]] = []
+    for index, part in enumerate(bounding.slices):
+        layer = bounding.network.layers[index]
+        assert layer.neurons is not None
+        low, high = piece.low[0, part], piece.high[0, part]
+        alpha, beta = layer.neurons.slope_range(low, high)
+        some = np.flatnonzero(at_kink(layer.neurons, low, high))
+        row, offset = dense(layer.weight[some]), layer.bias[some]
+        for back in range(index - 1, -1, -1):
+            slope, shift = settled[back]
+            offset = offset + row @ shift
+            row = row * slope
+            offset = offset + row @ bounding.network.layers[back].bias
+            row = times(row, bounding.network.layers[back].weight)
+        rows.append(row)
+        offsets.append(offset)
+        places.append(part.start + some)
+        middle = 0.5 * low + 0.5 * high
+        slope = 0.5 * (alpha + beta)
+        settled.append((slope, layer.neurons.value(middle) - slope * middle))
+    return np.concatenate(rows), np.concatenate(offsets), np.concatenate(places)

@@ -21,12 +21,10 @@ from lipcert.kernel.domain import corners
 from lipcert.kernel.hints import Interval
 from lipcert.kernel.piece_bounds import AXIS, Bounding, PieceBounds, Pieces, along_rays, has_rays
 from lipcert.kernel.taylor import MOST_INPUTS, curved
-from lipcert.methods.directions import Stretch
 from lipcert.methods.joint import Anytime, Joint
-from lipcert.methods.lower import jacobian_norms, lower_bound
+from lipcert.methods.lower import jacobian_norms, lower_bound, witness
 from lipcert.methods.method import Candidate, Method, Problem
 from lipcert.methods.second_order_jacobian import improved, suits
-from lipcert.methods.witness import witness
 from lipcert.model.arrays import Array, dense
 from lipcert.model.network import Layer, Network
 from lipcert.model.norms import Norms
@@ -236,7 +234,6 @@ class _Search:
     def __post_init__(self) -> None:
         self.rays = not self.region.bounded
         self.cut = along_rays(self.network)[0] if self.rays else self.network  # what pieces and cuts speak of
-        self.stretch = Stretch(self.norms)
         self.entries = _CURVED if curved(self.network) else _ENTRIES
 
     def run(self, cover: Cover, limits: Split, ceiling: float) -> None:
@@ -356,7 +353,7 @@ class _Search:
         points = points[np.isfinite(points).all(axis=1)]  # the middle of a huge piece may overflow
         if not len(points):
             return
-        norms = jacobian_norms(self.network, points, self.stretch)
+        norms = jacobian_norms(self.network, points, self.norms)
         best = int(np.argmax(norms))
         if norms[best] > self.lower:
             self.lower, self.witness = float(norms[best]), points[best]
