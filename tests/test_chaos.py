@@ -406,7 +406,7 @@ def ask(question: str, chosen: list[Target], kind: str, seed: int, part: float =
 
 def test_the_questions_reach_what_can_be_reached() -> None:
     labels = {target.label for question in QUESTIONS for target in reached(question)}
-    expected = {"lower.witness", "split._Search.cuts", "lower.jacobian_norms", "joint.Joint.candidates"}
+    expected = {"split._Search.cuts", "lower.jacobian_norms", "joint.Joint.candidates"}
     expected |= {"split.Auto.candidates", "method.MethodGuide.lines", "method.Problem.sweep", "split.RowSearch.cuts"}
     expected |= {f"second_order_jacobian.{name}" for name in ("improved", "_Search.hints", "_parabola")}
     expected |= {"quadratic.suggest", "dual.DualSearch.find", "second_order.SecondOrderSearch.suggest"}
