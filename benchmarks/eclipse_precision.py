@@ -37,7 +37,7 @@ from lipcert.errors import LipcertError
 from lipcert.kernel.hints import Lipschitz
 from lipcert.model.arrays import Array
 from lipcert.published import eclipse, semidefinite
-from lipcert.published.glipsdp import ACCURACY
+from lipcert.published.lipsdp import ACCURACY
 from lipcert.published.semidefinite import Inequality, Solution, SolverFailed
 from lipcert.reproduce.cells import paper_center, paper_network
 from lipcert.reproduce.printed import paper_table

@@ -17,9 +17,9 @@ from lipcert.kernel.hints import Lipschitz
 from lipcert.methods.method import Problem
 from lipcert.model.arrays import Array
 from lipcert.model.regions import Region
-from lipcert.published import NotApplicable, Published, SolverFailed, Trivial, eclipse, glipsdp, lipsdp, semidefinite
+from lipcert.published import NotApplicable, Published, SolverFailed, Trivial, eclipse, lipsdp, semidefinite
 from lipcert.published.eclipse import Handover, acc, closed_form, fast, positive
-from lipcert.published.glipsdp import ACCURACY
+from lipcert.published.lipsdp import ACCURACY
 from lipcert.published.semidefinite import Inequality, Solution, solve, symmetric_sum
 from lipcert.questions.certify import METHODS
 from lipcert.reproduce.cells import paper_center, paper_network
@@ -390,7 +390,7 @@ def test_interior_point_method_is_feasible_and_optimal() -> None:
 def test_an_inaccurate_answer_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("cvxpy")
     for settings in ({"max_iter": 3}, {"max_iter": 9, "reduced_tol_gap_rel": 1.0, "reduced_tol_feas": 1.0}):
-        monkeypatch.setattr(glipsdp, "ACCURACY", settings)
+        monkeypatch.setattr(lipsdp, "ACCURACY", settings)
         with pytest.raises(SolverFailed, match="Clarabel"):
             lc.certify(random_network(3, SIZES), method=pub.GLipSDP())
 

@@ -2,8 +2,7 @@
 
 from lipcert.published.base import NotApplicable, Published
 from lipcert.published.eclipse import Eclipse, EclipseFast, EclipseGen, EclipseGenLocal
-from lipcert.published.glipsdp import GLipSDP
-from lipcert.published.lipsdp import GeoLIP, LipDiff, LipSDP
+from lipcert.published.lipsdp import GeoLIP, GLipSDP, LipDiff, LipSDP
 from lipcert.published.norms import AAO, JacobianBox, SeqLip, Trivial
 from lipcert.published.semidefinite import SolverFailed
 
