@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import shutil
 import subprocess
@@ -124,3 +125,34 @@ def test_commands_in_the_text_have_options_that_exist(page: Path) -> None:
 def test_the_search_for_options_can_fail() -> None:
     assert "--certificate" in _options()["bound"]
     assert "--certificates" not in _options()["bound"]
+
+
+def missing(table: str) -> list[str]:
+    """What a table of rules names that does not exist: tests, functions of the second opinion, words in bold."""
+    tests = {
+        name
+        for path in ROOT.glob("tests/**/test_*.py")
+        for name in re.findall(r"^def (test_\w+)", path.read_text(encoding="utf-8"), re.MULTILINE)
+    }
+    rows = [[cell.strip() for cell in row.strip("|").split("|")] for row in table.strip().splitlines()[2:]]
+    found = [cell for row in rows for cell in row if not cell or len(row) != 4]
+    for rule, *tried, again in rows:
+        found += [name for cell in tried for name in re.findall(r"`(.*?)`", cell) or [rule] if name not in tests]
+        module, name = again.strip("`").split(".")
+        if not hasattr(importlib.import_module(f"lipcert.audit.{module}"), name):
+            found.append(again)
+        found += [word for word in re.findall(r"\*\*(.*?)\*\*", rule) if f"\n**{word}" not in SOUNDNESS]
+    return found
+
+
+SOUNDNESS = (DOCS / "soundness.md").read_text(encoding="utf-8")
+
+
+def test_every_rule_has_its_tests_and_its_second_opinion() -> None:
+    (table,) = re.findall(r"<!-- rules: begin -->(.*?)<!-- rules: end -->", SOUNDNESS, flags=re.DOTALL)
+    assert len(table.strip().splitlines()) > 20
+    assert missing(table) == []
+    changed = (
+        table.replace("balls.image", "balls.imago").replace("`test_norms`", "").replace("**Output**", "**Outputs**")
+    )
+    assert set(missing(changed)) == {"`balls.imago`", "**Norms**", "", "Outputs"}
