@@ -91,6 +91,12 @@ def generous_stretch(patch: pytest.MonkeyPatch) -> None:
     everywhere(patch, "stretch_below", lambda *given: old(*given) * (1.0 + 1e-9))
 
 
+def short_distances(patch: pytest.MonkeyPatch) -> None:
+    """How far a counterexample is, is rounded down."""
+    old = sys.modules["lipcert.kernel.norms"].length_above
+    everywhere(patch, "length_above", lambda *given: old(*given) * (1.0 - 1e-9))
+
+
 def scaled_twice(patch: pytest.MonkeyPatch) -> None:
     """The units of the inputs are taken into the weights once too often."""
     old = sys.modules["lipcert.kernel.norms"].columns_times
@@ -108,6 +114,8 @@ def scaled_twice(patch: pytest.MonkeyPatch) -> None:
         (small_radius, "reach", 40),
         (generous_stretch, "lower", 20),
         (scaled_twice, "norms", 40),
+        (no_charges, "rules", 60),
+        (short_distances, "rules", 60),
     ],
 )
 def test_a_planted_mistake_is_found(

@@ -6,6 +6,7 @@ import itertools
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from flint import arb, fmpq
@@ -29,8 +30,9 @@ def radius(rng: np.random.Generator, log: Log) -> None:
     if rng.random() < 0.5:  # a few sizes are faster than a search
         options += f", radii={[float(10.0 ** rng.uniform(-2, 1)) for _ in range(2)]}"
     label = some(rng, None, None, None, int(rng.integers(net.outputs)))
-    code = f"lc.certified_radius(net, x, {label}, {some(rng, *_METHODS)}{options}, tolerance=0.2)"
-    found = log.ask(code, net=net, x=x)
+    code = f"lc.certified_radius(net, x, {label}, {some(rng, *_METHODS)}{options}, tolerance=0.2, norm=norm)"
+    norm = some(rng, lc.L2(), lc.L2(), lc.L1(), lc.LInf(), lc.L2(scale=rng.uniform(0.2, 5.0, net.inputs)))
+    found = log.ask(code, net=net, x=x, norm=norm)
     if found is None:
         return
     model = Model.of(net)
@@ -39,7 +41,7 @@ def radius(rng: np.random.Generator, log: Log) -> None:
         log.checks += 1
         if at[found.label] - at[found.rival] < arb(rational(found.margin)):
             log.violation(f"the margin is {found.margin!r}, exactly {decimal(at[found.label] - at[found.rival])}")
-    _contradict(rng, log, net, x, found.radius, found.label)
+    _contradict(rng, log, net, x, found.radius, found.label, norm)
 
 
 def campaigns(rng: np.random.Generator, log: Log) -> None:
@@ -62,14 +64,16 @@ def campaigns(rng: np.random.Generator, log: Log) -> None:
             _contradict(rng, log, net, points[row.point], claimed, row.label)
 
 
-def _contradict(rng: np.random.Generator, log: Log, net: Network, x: Array, size: float, label: int) -> None:
+def _contradict(
+    rng: np.random.Generator, log: Log, net: Network, x: Array, size: float, label: int, norm: Any = None
+) -> None:
     """Look for a point of another class that is strictly closer."""
     if not size > 0.0:
         return
     if not np.isfinite(size):
         log.violation(f"the radius is {size}")
         return
-    ball, model = lc.Ball(x, size), Model.of(net)
+    ball, model = lc.Ball(x, size, None, norm or lc.L2()), Model.of(net)
     for point in _around(rng, net, ball):
         if not inside(ball, point):
             continue

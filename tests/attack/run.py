@@ -23,6 +23,7 @@ from attack.parameters import parameters
 from attack.parts import parts, sensitivity
 from attack.radius import campaigns, radius
 from attack.reach import reach
+from attack.rules import rules
 from attack.scales import scales
 from attack.ties import ties
 from attack.trees import trees
@@ -38,6 +39,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     "edges": edges,
     "mutants": mutants,
     "norms": norms,
+    "rules": rules,
     "files": files,
     "lower": lower,
     "reach": reach,

@@ -159,7 +159,7 @@ def too_small(into: Any, product: bool = False) -> bool:
     """Whether a bound of one row in units or a shape is below the norm of the row in them, or far above it."""
     network = Network.from_weights([[[0.3, -0.7, 1.1]]])  # a new one: what is proved of products is remembered
     matrix = np.diag(np.ones(3) if into.units(3) is None else into.units(3)) if into.matrix is None else into.matrix
-    row = [[Fraction(w) for w in network.layers[0].weight[0].tolist()]]  # type: ignore[index]
+    row = [[Fraction(w) for w in network.layers[0].weight[0].tolist()]]
     scaled = [sum((a * Fraction(b) for a, b in zip(row[0], column)), Fraction(0)) for column in matrix.T.tolist()]
     square = sum((w * w for w in scaled), Fraction(0))
     claim = lc.certify(network, lc.Everywhere(), lc.ClosedForm(), input_norm=into)
