@@ -97,20 +97,21 @@ def traced(net: Network, lines: list[Any], i: int, depth: Any, center: Any, radi
 
 def sweep(net: Network, center: Any, radius: float, hints: Any, intervals: list[Any]) -> float:
     """The bound of one sweep; the intervals of the hidden layers become smaller."""
-    kinds = {one["kind"]: one for one in hints["enclosures"] if np.isfinite(radius)}
-    P, z, lines = np.eye(len(center)), center, list[Any]()
+    named = hints["enclosures"] if np.isfinite(radius) else []
+    linear = [(one["depth"], list[Any]()) for one in named if one["kind"] == "Linear"]
+    P, z, hidden = np.eye(len(center)), center, len(net.layers) - 1
     for i, (W, b, _) in enumerate(net.layers[:-1]):
         S, (low, high), v = W @ P @ W.T, intervals[i], W @ z + b
         z = net.apply(i, 0, v)
-        if "Lipschitz" in kinds:
+        if len(linear) < len(named):  # Lipschitz is among them
             reach = radius * np.sqrt(np.diagonal(S))
             low, high = np.maximum(low, v - reach), np.minimum(high, v + reach)
-        if "Linear" in kinds:
-            over = traced(net, lines, i, kinds["Linear"]["depth"], center, radius)
+        for depth, lines in linear:
+            over = traced(net, lines, i, depth, center, radius)
             low, high = np.maximum(low, -over[len(b) :]), np.minimum(high, over[: len(b)])
         alpha, beta = net.slopes(i, low, high)
-        if "Linear" in kinds:
-            down, up = (np.where(alpha == beta, alpha, slope) for slope in np.array(hints["lines"][i]))
+        for number, (_, lines) in enumerate(linear):
+            down, up = np.where(alpha == beta, alpha, np.array(hints["lines"][number * hidden + i]))
             ends = [x * net.above(i, low, high, s, x) for x, s in ((-1, down), (1, up), (-1, 0.0), (1, 0.0))]
             lines.append((down, ends[0], up, *ends[1:]))
         intervals[i], m, r = (low, high), (alpha + beta) / 2, (beta - alpha) / 2
