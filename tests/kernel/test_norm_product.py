@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy import sparse
 
 import lipcert as lc
 from lipcert.kernel import norm_product as module
-from lipcert.kernel.norm_product import norm_product
+from lipcert.kernel.norm_product import norm_ellipsoid, norm_product
 from lipcert.model.arrays import Array
 
 
@@ -48,13 +51,45 @@ def test_a_skip_counts_one(rng: np.random.Generator) -> None:
     assert norm_product(network) <= (1.0 + spectral(B) * spectral(C)) * (1 + 1e-11)
 
 
+STEEP = lc.activation("leaky_relu", negative_slope=-2.0)
+
+
+@pytest.mark.parametrize("kinds", [["identity", STEEP], [STEEP, "identity", "relu"], ["relu", "relu", "identity"]])
+@pytest.mark.parametrize("seed", range(3))
+def test_neurons_with_the_same_column_have_any_slopes(kinds: list[Any], seed: int) -> None:
+    """The first two are seen as one sum; of a pair the bound is the norm of its row at the worst slope."""
+    first = np.random.default_rng(seed).standard_normal((len(kinds), 4)) * [[0.1], [1.0], [0.1]][: len(kinds)]
+    network = lc.Network.from_weights([first, [[1.0, 1.0, 0.0][: len(kinds)]]], activation=[kinds])
+    ends = [(1.0,) if kind == "identity" else (0.0, 1.0) if kind == "relu" else (-2.0, 1.0) for kind in kinds[:2]]
+    truth = max(np.linalg.norm(slopes @ first[:2]) for slopes in itertools.product(*ends))
+    assert truth <= norm_product(network)
+    if "identity" in kinds[:2]:
+        assert norm_product(network) <= truth * (1 + 1e-11)
+
+
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("build", [pooled, residual])
-def test_it_is_above_every_jacobian(seed: int, build: object) -> None:
+def test_it_is_above_every_jacobian(seed: int, build: Any) -> None:
     rng = np.random.default_rng(seed)
-    network = build(rng)[0]  # type: ignore[operator]
+    network = build(rng)[0]
     jacobians = network.jacobian(rng.standard_normal((200, network.inputs)))
     assert np.linalg.norm(jacobians, 2, axis=(-2, -1)).max() <= norm_product(network)
+    S, exponent = norm_ellipsoid(network)
+    rest = 4.0**exponent * S - jacobians @ np.swapaxes(jacobians, -1, -2)
+    assert np.linalg.eigvalsh(rest).min() >= 0.0
+
+
+def test_every_part_of_a_skip_counts() -> None:
+    """Two values, one changed and one carried, meet again: the ellipsoid holds both."""
+    network = lc.Network.from_weights([np.eye(2), [[1.0, 3.0]]], activation=[["relu", "identity"]])
+    S, exponent = norm_ellipsoid(network)
+    assert 4.0**exponent * S[0, 0] >= 10.0
+
+
+def test_weights_are_known_to_some_units_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_SMALL", 0)
+    network = lc.Network.from_weights([sparse.csr_array([[1.0]])] * 40, activation="identity")
+    assert norm_product(network) >= (1.0 + 2.0**-50) ** 40
 
 
 @pytest.mark.parametrize("seed", range(3))
