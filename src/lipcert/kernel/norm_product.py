@@ -36,7 +36,7 @@ import numpy as np
 from scipy import sparse
 
 from lipcert.errors import ProofFailed
-from lipcert.kernel.arithmetic import Approx, Size, congruence, largest_eigenvalue_above, spectral_above
+from lipcert.kernel.arithmetic import Approx, Size, congruence, largest_eigenvalue_above, norm_above, spectral_above
 from lipcert.kernel.fourier import convolution_norm, full_kernel
 from lipcert.kernel.neuron_bounds import all_slopes
 from lipcert.model.activations import Activation
@@ -115,7 +115,7 @@ def _walked(network: Network) -> tuple[_Difference, Size]:
         for group in groups:
             part = now.through(linear, partial(_gain, group=group, alpha=alpha, beta=beta))
             parts.append(part + lost * _total(Size(steep[column].max()) for column in group.T))
-        whole = _total(part.squared() for part in parts).root()
+        whole = Size(norm_above(np.array([part.above for part in parts])))
         if len(groups) > 1 and groups[-1].shape[1] == 1:
             whole = whole.least((_norm(now.seen(linear)) * now.whole + lost) * steep.max())
         now = _Difference(groups, parts, whole)
