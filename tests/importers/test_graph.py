@@ -49,6 +49,15 @@ def test_products_with_constants_are_scalings() -> None:
     np.testing.assert_array_equal(network(np.ones(3)), [6.0, 5.0, 6.0])
 
 
+def test_elements_taken_twice_are_taken_once_and_others_apart() -> None:
+    def body(b: Any, x: Any) -> Any:
+        one, same, two = (b.pick(x, np.array(index)) for index in ([0, 1], [0, 1], [2, 1]))
+        assert one.node == same.node != two.node
+        return b.concat([b.add(one, two, -1.0), b.pick(x, np.array([0, -1]), 7.0)], 0)
+
+    assert lower(built((3,), body)).network(np.array([1.0, 2.0, 5.0])).tolist() == [-4.0, 0.0, 1.0, 7.0]
+
+
 def test_an_activation_of_constants_is_a_row_of_neurons() -> None:
     """Its value is no float, so it cannot be folded; it can be computed by neurons that look at nothing."""
     graph = built((3,), lambda b, x: b.add(x, b.activate(b.constant(np.array([1.0, -2.0, 3.0])), "tanh")))
@@ -74,6 +83,12 @@ def test_equal_pairs_are_played_once() -> None:
     plain = expand_maxima(built((4,), lambda b, x: b.maximum(x, seen, (3,))))
     duels = [node.size for node in plain.nodes if isinstance(node.op, Apply)]
     assert duels == [1, 2]
+
+
+def test_a_tournament_carries_no_loser() -> None:
+    """Of three values one is carried and one is what the gap is added to; in the next round one of two."""
+    graph = built((6,), lambda b, x: b.maximum(x, np.arange(6).reshape(2, 3), (2,)))
+    assert lower(graph).network.sizes == (6, 6, 4, 2)
 
 
 def test_ties_and_windows_of_one() -> None:

@@ -115,5 +115,6 @@ def _round(new: Rewriting, values: int, size: int, windows: Array, node: Node) -
     gap = new.add(Linear.of(difference), (values,), node, inner)
     won = new.add(Apply(Neurons.of(activation("relu"), len(pairs))), (gap,), node, inner)
     places = np.r_[np.arange(len(pairs)), np.full(len(singles), -1)]
-    both = Linear.of(PreciseMatrix.choosing(places, len(pairs)), chosen)
-    return new.add(both, (won, values), node, shape), count, result
+    base = new.add(Linear.of(chosen), (values,), node, shape)  # a value of its own, smaller than all that it is from
+    both = Linear.of(PreciseMatrix.choosing(places, len(pairs)), PreciseMatrix.choosing(np.arange(count), count))
+    return new.add(both, (won, base), node, shape), count, result

@@ -119,11 +119,17 @@ def confirm(network: Network, originals: Iterable[Original], points: Any = None,
     """
     say = clock().say
     say("comparing with the model: looking for points at kinks")
-    drawn = _tests(network, points, seed)
+    given = np.zeros((0, network.inputs)) if points is None else network.point("points", points)
+    drawn = _tests(network, seed)
+    # in a network of many weights a point costs much, and there are many neurons to show what is wrong
+    most = max(_FEWEST, int(_WORK / sum(cost(layer) for layer in network.layers)))
     for original in originals:
         with np.errstate(over="ignore"):
-            tests = drawn.astype(original.precision.dtype).astype(float)  # so that both sides see the same input
-        tests = tests[np.isfinite(tests).all(axis=1)]
+            kind = original.precision.dtype  # so that both sides see the same input
+            parts = [np.reshape(part, (-1, network.inputs)).astype(kind).astype(float) for part in (given, drawn)]
+        chosen, tests = (part[np.isfinite(part).all(axis=1)] for part in parts)
+        tests = tests[np.unique(np.linspace(0, len(tests) - 1, min(most, len(tests))).astype(int))]
+        tests = np.concatenate([chosen, tests])
         theirs = []
         for number, x in enumerate(tests, 1):
             say(f"comparing with {original.library}: point {number} of {len(tests)}")
@@ -138,7 +144,7 @@ def confirm(network: Network, originals: Iterable[Original], points: Any = None,
         _compare(network, original, tests, np.stack(theirs))
 
 
-def _tests(network: Network, points: Any, seed: int) -> Array:
+def _tests(network: Network, seed: int) -> Array:
     state = hashlib.blake2b(digest_size=7)  # the second draw depends on every weight and bias
     for layer in network.layers:
         stored: Any = layer.convolution.kernel if layer.convolution else layer.linear  # so that no matrix is made
@@ -146,13 +152,7 @@ def _tests(network: Network, points: Any, seed: int) -> Array:
             state.update(np.ascontiguousarray(array).tobytes())
     drawn = int.from_bytes(state.digest())
     random = np.concatenate([sample(network.inputs, s) for s in (seed, drawn)])
-    tests = np.concatenate([random, at_kinks(network, random, np.random.default_rng(drawn))])
-    # in a network of many weights a point costs much, and there are many neurons to show what is wrong
-    room = max(_FEWEST, int(_WORK / sum(cost(layer) for layer in network.layers)))
-    tests = tests[np.unique(np.linspace(0, len(tests) - 1, min(room, len(tests))).astype(int))]
-    if points is None:
-        return tests
-    return np.concatenate([np.reshape(network.point("points", points), (-1, network.inputs)), tests])
+    return np.concatenate([random, at_kinks(network, random, np.random.default_rng(drawn))])
 
 
 def _compare(network: Network, original: Original, tests: Array, theirs: Array) -> None:
