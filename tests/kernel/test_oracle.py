@@ -20,7 +20,6 @@ from lipcert.kernel.enclosures import stretch_below, trajectory
 from lipcert.kernel.hints import Enclosure, Hints, Interval, Linear, Lipschitz
 from lipcert.kernel.step import Step, activate
 from lipcert.kernel.sweep import Sweep, proving
-from lipcert.methods.method import MethodGuide
 from lipcert.model.arrays import Array, dense
 from lipcert.model.regions import Region
 from lipcert.suggest.multipliers import StoredGuide
@@ -187,42 +186,6 @@ def test_the_step_contains_every_slope() -> None:
         P = matrix(step_of(S, alpha, beta, T).P)
         for corner in itertools.islice(itertools.product(*zip(alpha, beta, strict=True)), 32):
             assert positive_semidefinite(P - diagonal(corner) * matrix(S) * diagonal(corner))
-
-
-def product_gram(network: lc.Network, slopes: Sequence[float]) -> fmpq_mat:
-    """M Mᵀ for M = W_N D … D W_1 with one slope per neuron, exactly."""
-    product, place = matrix(network.layers[0].weight), 0
-    for layer in network.layers[1:]:
-        size = layer.weight.shape[1]
-        product = matrix(layer.weight) * diagonal(slopes[place : place + size]) * product
-        place += size
-    return product * product.transpose()
-
-
-@pytest.mark.parametrize("count", [1, 3])
-def test_the_bound_of_given_slopes_is_above_that_of_every_slope(count: int) -> None:
-    """And where slopes are single numbers it is their norm, but for rounding; alone and in a stack."""
-    rng = np.random.default_rng(4)
-    flipped = lc.activation("leaky_relu", negative_slope=-1.0)  # any slope from -1 to 1
-    for number in range(40 if count == 1 else 14):
-        sizes = rng.integers(1, 5, 5)
-        weights = [random_weight(rng, out, into) for into, out in itertools.pairwise(sizes)]
-        network = lc.Network.from_weights(weights, activation=flipped)
-        middle = [rng.uniform(-0.4, 0.6, (count, size)) for size in network.sizes[1:-1]]
-        widths = [rng.uniform(0.0, 0.4, m.shape) * (rng.random(m.shape) < 0.6) * (number % 3 > 0) for m in middle]
-        slopes = [(m - width, m + width) for m, width in zip(middle, widths, strict=True)]
-        domain = Domain.of([lc.Ball(np.zeros(network.inputs), 1.0)] * count)
-        with proving():
-            bounds = Sweep(network, domain, MethodGuide(lc.ClosedForm().choose_all, ()), limits=slopes).run().bounds
-        for which, bound in enumerate(bounds.tolist()):
-            ends = np.concatenate([np.stack([low[which], high[which]]) for low, high in slopes], axis=1)
-            square = diagonal([bound] * network.outputs) * diagonal([bound] * network.outputs)
-            for corner in itertools.islice(itertools.product(*ends.T), 64):
-                gram = product_gram(network, corner)
-                assert positive_semidefinite(square - gram)
-            if number % 3 == 0 and bound > 1e-100:  # not the zero matrix
-                looser = diagonal([bound * (1.0 - 1e-9)] * network.outputs)
-                assert not positive_semidefinite(looser * looser - gram)
 
 
 def test_a_step_without_its_inflation_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:

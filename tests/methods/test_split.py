@@ -19,14 +19,10 @@ from scipy import sparse
 
 import lipcert as lc
 from lipcert.errors import InvalidInput, ProofFailed
-from lipcert.kernel import arithmetic as near
 from lipcert.kernel import cover as ledger
 from lipcert.kernel.cover import LEAF, Tree, prove_tree
-from lipcert.kernel.domain import Domain
 from lipcert.kernel.piece_bounds import AXIS, PieceBounds, along_rays, children, has_rays, missed
-from lipcert.kernel.sweep import Sweep, proving
 from lipcert.methods import split as module
-from lipcert.methods.method import MethodGuide
 from lipcert.model.activations import activation
 from lipcert.model.arrays import dense
 from lipcert.model.regions import Region
@@ -196,13 +192,6 @@ def test_a_number_of_pieces_is_a_budget_that_every_machine_keeps() -> None:
     assert first.bound == again.bound > more.bound
 
 
-def test_auto_hands_the_number_of_pieces_on() -> None:
-    network, ball = random_network(3, (3, 20, 20, 2), "relu", gain=3.0), lc.Ball(np.zeros(3), 3.0)
-    few, many = (lc.certify(network, ball, lc.Auto(np.inf, pieces)) for pieces in (100, 300))
-    assert len(tree_of(few).layer) < 200 < 300 <= len(tree_of(many).layer)
-    assert many.bound < few.bound
-
-
 def test_all_inputs_cannot_be_cut_where_slopes_bend() -> None:
     with pytest.raises(InvalidInput, match="bounded region"):
         lc.certify(random_network(5, (3, 4, 2), "tanh"), None, quick())
@@ -350,27 +339,6 @@ def test_an_unproved_void_does_not_count(signed: lc.Certificate) -> None:
         assert proved_from(**columns, weight=np.full(22 * len(leaves), sign)) >= truth
     with pytest.raises(ProofFailed, match="weighs"):
         proved_from(neuron=tree.neuron + 22)
-
-
-def test_errors_are_carried_through_many_layers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Numbers in place of matrices, and a coarse unit of rounding: then all that errors become can be added up."""
-    unit = 1e-7
-    monkeypatch.setattr(near, "gamma", lambda n: unit * n)
-    rng = np.random.default_rng(3)
-    depth = 30
-    weights, slopes = rng.uniform(0.3, 3.0, depth), rng.uniform(0.2, 1.0, depth - 1)
-    network = lc.Network.from_weights(
-        [[[w]] for w in weights], activation=lc.activation("leaky_relu", negative_slope=-1.0)
-    )
-    ranges = [(np.full((2, 1), s), np.full((2, 1), s)) for s in slopes]
-    domain = Domain.of([lc.Ball([0.0], 1.0)] * 2)
-    with proving():
-        bounds = Sweep(network, domain, MethodGuide(lc.ClosedForm().choose_all, ()), limits=ranges).run().bounds
-    value = float(np.prod(weights) * np.prod(slopes))
-    # per layer two products with a weight that is known to ULPS units, and two with a slope
-    least, most = (2 * near.ULPS + 2) * unit * depth + 2 * unit * (depth - 1), 100 * unit * depth
-    assert (value * np.exp(0.5 * least) * (1.0 - unit) <= bounds).all()
-    assert (bounds <= value * np.exp(0.5 * most)).all()
 
 
 @pytest.mark.parametrize("last", [[[1.0, -1.0]], [[1.0, -1.0], [2.0, -2.0]], [[0.0, 0.0]]])

@@ -13,7 +13,7 @@ the sum over the layers, with Γ_k the product of all that follows layer k, of
 with ε = t(w + R) + c/2·((L + a)² - L²) + e and ε' = tR + c/2·(2L(w + R) + a²) + e, where a = q + w + R and e is the
 error of the fit. The first term is a polynomial of known signs, and its sum with ∇p_N is largest at a corner of the box
 (:class:`Monomials`). Of the rest, Γ⁰ diag(ε') B is at most ‖Γ⁰ diag(g)‖·‖diag(ε'/g) B‖ for any g > 0, and
-so are Γ⁰ diag(ε)∇q and Γ⁰ diag(ε)∇w, whose right factors are largest at a corner. All else is bounded by sizes. For
+so are Γ⁰ diag(ε)∇q, whose right factor is largest at a corner, and Γ⁰ diag(ε)∇w. All else is bounded by sizes. For
 that Γ = Γ⁰ + Γ¹ + E, Γ¹ linear in δ, where with Γ⁺, E⁺ those of the layer after
 
     ‖E‖ ≤ (‖E⁺‖ max|φ'| + ‖Γ⁰⁺ diag(φ' - σ - τ₁)‖ + ‖Γ¹⁺ diag(φ' - σ)‖)‖W‖
@@ -107,8 +107,7 @@ class Monomials:
     values : the monomials of degree three at most, without squares, at the corners, (monomials, corners).
     slack : how far each is from that at most, (monomials,).
     sides, slacks : per degree 1, 2 and 3 the same at half of the corners, those with δ_1 = 1, (corners, monomials).
-    turns : per degree 2 and 3, what makes ∂p/∂δ_j at these corners of a polynomial, (corners, d, monomials).
-    curls : how far squares in ∂w/∂δ_j are from that at most, per monomial of degree three, (d, monomials).
+    turns : what makes ∂q/∂δ_j at these corners of a polynomial of degree two, (corners, d, monomials).
     touched : per degree 2 and 3, how often a variable is in a monomial, (d, monomials).
     """
 
@@ -142,15 +141,10 @@ class Monomials:
         ends = np.cumsum(self.count)
         some = np.ascontiguousarray(self.values[:, len(signs) // 2 :].T)
         self.sides = [np.ascontiguousarray(some[:, a:b]) for a, b in pairwise(ends[:4])]
-        self.turns, self.curls = [], np.zeros((d, self.count[3]))
-        for degree in (2, 3):
-            source, times = self.gradients[degree - 1]
-            turns = np.zeros((len(some), d, self.count[degree]))
-            for j, i in product(range(d), range(self.count[degree - 1])):
-                turns[:, j, source[j, i]] += times[j, i] * self.sides[degree - 2][:, i]
-                if degree == 3:
-                    self.curls[j, source[j, i]] += times[j, i] * self.slack[ends[1] + i]
-            self.turns.append(turns)
+        self.turns = np.zeros((len(some), d, self.count[2]))
+        source, times = self.gradients[1]
+        for j, i in product(range(d), repeat=2):
+            self.turns[:, j, source[j, i]] += times[j, i] * self.sides[0][:, i]
         self.slacks = [self.slack[a:b] for a, b in pairwise(ends[:4])]
 
     def doubled(self, B: Array) -> Array:
@@ -167,17 +161,17 @@ class Monomials:
         _, d, pairs, *_ = self.count
         return Z[:, :d], Z[:, d : d + pairs], Z[:, d + pairs :]
 
-    def gradient_above(self, degree: int, part: Array, size: Sized, scale: Array) -> Size:
-        """The largest ‖∇p(δ)·diag(scale)‖ over δ for p of degree 2 or 3 without squares in its gradient, scale ≤ 1.
+    def gradient_above(self, part: Array, size: Sized, scale: Array) -> Size:
+        """The largest ‖∇q(δ)·diag(scale)‖ over δ for q of degree 2, scale ≤ 1.
 
-        Coefficients are ``part`` (count, monomials, n), and ``size`` (count, d, n) is at least |∂p/∂δ_j|. The norm is
+        Coefficients are ``part`` (count, monomials, n), and ``size`` (count, d, n) is at least |∂q/∂δ_j|. The norm is
         convex in each δ_i, so largest at a corner, and its square is that of T(ppᵀ)Tᵀ there, T small numbers. In ppᵀ
         floats lose at most γ|p||p|ᵀ, which T makes γ·size·sizeᵀ of.
         """
         (count, monomials, n), size = part.shape, Size.of(size)
         _, power = np.frexp(size.value.max(axis=(1, 2), initial=0.0))
         part, near_one = (np.ldexp(some, -power[:, None, None]) for some in (part, size.value))
-        T = (self.turns[degree - 2] * scale[:, None, :, None]).reshape(count, -1, monomials)
+        T = (self.turns * scale[:, None, :, None]).reshape(count, -1, monomials)
         half = (T @ (part @ np.swapaxes(part, 1, 2))).reshape(-1, self.d, monomials)
         P = (half @ np.swapaxes(T.reshape(half.shape), 1, 2)).reshape(count, -1, self.d, self.d)
         lost = Size(near_one, size.units).length((1, 2)).squared().lost(n + 4 * monomials + 16).above
@@ -503,19 +497,18 @@ class SecondOrder:
     def _turned(self, G: Array, layer: Polynomial, seen: Slopes, half: Array, which: Array) -> Size:
         """‖Γ⁰((ε - tw)∇q + ε∇w + what floats lose)‖ of some pieces.
 
-        By ‖Γ⁰ diag(g)‖ and norms of what is left over g.
+        By ‖Γ⁰ diag(g)‖ and norms of what is left over g, for w by sizes.
         """
         G, half, bent, twisted = G[which], half[which], layer.bent[which], layer.twisted[which]
-        _, q, w = self.poly.split(layer.Z[which])
+        _, q, _ = self.poly.split(layer.Z[which])
         least = half.min(axis=-1)
         scale = np.minimum(up(least[:, None] / half), 1.0)
         across = ((bent + twisted) * scale[:, :, None]).length(1)
         g = _between(seen.other.value[which] * (across.value / Size.of(G).length(1).value))
         sizes = seen.other, seen.off, seen.most * layer.fuzz
         other, off, loose = ((size[which] / g)[:, None, :] for size in sizes)
-        found = self.poly.gradient_above(2, q * other.above, bent * other, scale)
-        found = found + self.poly.gradient_above(3, w * off.above, twisted * off, scale)
-        found = found + ((self.poly.curls @ Size.of(w) * off + loose) * scale[:, :, None]).length((1, 2))
+        found = self.poly.gradient_above(q * other.above, bent * other, scale)
+        found = found + ((twisted * off + loose) * scale[:, :, None]).length((1, 2))
         return found * _scaled_norm(G, g) / least
 
     def _signed(self, G: Array, GB: Array, layer: Polynomial, seen: Slopes) -> tuple[Array, Size]:
