@@ -103,12 +103,14 @@ def test_balls_are_given_up_only_in_vain(tmp_path: Path, monkeypatch: pytest.Mon
     network, x, y = classifier("tanh")
     radii, tried = (0.2, 0.3, 0.4, 0.5, 0.7, 1.0), [0, 0]
 
-    def noting(which: int) -> None:
-        def made() -> Any:
-            tried[which] += 1
-            return SecondOrderSearch()
+    suggest = SecondOrderSearch.suggest
 
-        monkeypatch.setattr("lipcert.questions.radius.SecondOrderSearch", made)
+    def noting(which: int) -> None:
+        def noted(*given: Any) -> Any:
+            tried[which] += 1
+            return suggest(*given)
+
+        monkeypatch.setattr(SecondOrderSearch, "suggest", noted)
 
     noting(0)
     usual = lc.campaign(network, x[:6], y[:6], radii=radii, out=tmp_path / "usual.sqlite")

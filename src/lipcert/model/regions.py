@@ -143,10 +143,10 @@ class Ball(BallPoints, _Bounded):
 
     Examples
     --------
-    >>> Ball([0.2, 0.8], 0.1, clip=(0, 1)).contains([0.25, 0.8])
-    np.True_
-    >>> Ball([0.0, 0.0], 1.0, norm=LInf(scale=[0.1, 100.0])).contains([0.1, -90.0])
-    np.True_
+    >>> Ball([0.2, 0.8], 0.1, clip=(0, 1)).contains([0.25, 0.8]).item()
+    True
+    >>> Ball([0.0, 0.0], 1.0, norm=LInf(scale=[0.1, 100.0])).contains([0.1, -90.0]).item()
+    True
     """
 
     center: Array
