@@ -190,7 +190,7 @@ def _delicate(sweep: Sweep) -> Array:
     if sweep.count == 1 or sweep.domain is None:
         return np.zeros(sweep.count, dtype=bool)
     sizes = matvec(abs(sweep.network.layers[0].weight), sweep.domain.sizes()).max(axis=-1)
-    steepest = [np.maximum(np.abs(alpha), np.abs(beta)).max(axis=-1) for alpha, beta in sweep.rough]
+    steepest = [np.maximum(np.abs(alpha), np.abs(beta)).max(axis=-1) for alpha, beta in sweep.slopes]
     flat = [(most > 0.0) & (most < _FLAT) for most in steepest]
     return np.logical_or.reduce([~(sizes < _FAR), *flat])
 

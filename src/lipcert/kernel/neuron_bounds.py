@@ -26,16 +26,11 @@ _DEEP: Final = -4.0
 """Left of this no terms of a slope cancel, unless it is periodic: one of them is more than twice the other."""
 
 
-def slope_bounds(
-    neurons: Neurons, lower: Array, upper: Array, computed: tuple[Array, Array] | None = None
-) -> tuple[Array, Array]:
-    """α ≤ every slope of φ on [lower, upper] ≤ β, in real arithmetic; ``computed`` is their range, if it is there."""
-    if computed is not None and all(row.row.loss.slope_terms is None for row, _ in neurons.groups):
-        return computed  # numbers of the table
+def slope_bounds(neurons: Neurons, lower: Array, upper: Array) -> tuple[Array, Array]:
+    """α ≤ every slope of φ on [lower, upper] ≤ β, in real arithmetic."""
     low, high = np.where(np.isnan(lower), -np.inf, lower), np.where(np.isnan(upper), np.inf, upper)  # nothing is known
-    alpha, beta = neurons.slope_range(low, high) if computed is None else computed
-    below, above = neurons.gather(_range_error, alpha, beta, low, high)
-    return alpha - below, beta + above
+    alpha, beta = neurons.gather(_slope_bounds, low, high)
+    return alpha, beta
 
 
 def all_slopes(neurons: Neurons) -> tuple[Array, Array]:
@@ -44,9 +39,11 @@ def all_slopes(neurons: Neurons) -> tuple[Array, Array]:
     return slope_bounds(neurons, -infinite, infinite)
 
 
-def _range_error(row: Activation, alpha: Array, beta: Array, low: Array, high: Array) -> tuple[Array, Array]:
-    """At least the errors of the two ends of a range of slopes."""
-    return _slope_error(row, alpha, low, high), _slope_error(row, beta, low, high)
+def _slope_bounds(row: Activation, low: Array, high: Array) -> tuple[Array, Array]:
+    alpha, beta = row.slope_range(low, high)
+    if row.row.loss.slope_terms is None:
+        return alpha, beta  # numbers of the table
+    return alpha - _slope_error(row, alpha, low, high), beta + _slope_error(row, beta, low, high)
 
 
 def _slope_error(row: Activation, slope: Array, low: Array, high: Array) -> Array:

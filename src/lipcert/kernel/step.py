@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +19,6 @@ from lipcert.kernel.arithmetic import (
     half_image,
     inflate,
     raised,
-    tame,
     total,
     underflow,
     up,
@@ -26,78 +26,48 @@ from lipcert.kernel.arithmetic import (
 from lipcert.model.arrays import Array, Weight, dense, frozen
 from lipcert.suggest.multipliers import dominating
 
-_FAR = 2.0**200
-"""Weights beyond this, or below its inverse, are extreme: their squares might over- or underflow."""
-
 
 class Image:
     """4**exponent·W P Wᵀ for a stack P (count, n, n) and exponents (count,); P None is the identity for all.
 
-    W is (m, n), or dense (count, m, n). ``whole``, (m, m), is that of the unit ball where it is known.
-
-    Extreme weights are brought near one by a power of two, exact but for underflow, which moves an entry by at most η,
-    so the product by at most 2nη|W||P| with |W| ≤ 1 there. That is ``lost``, and charged to the diagonal.
+    W is (m, n), or dense (count, m, n).
     """
 
-    def __init__(self, P: Array | None, exponent: Array, weight: Weight, whole: Array | None = None) -> None:
-        largest = float(abs(weight).max())
-        power = int(np.frexp(largest)[1]) if largest > 0.0 and not 1.0 / _FAR < largest < _FAR else 0
-        self.P, self.exponent, self._whole = P, exponent + power, whole
-        self.weight = weight * 2.0 ** (-power // 2) * 2.0 ** (-power - -power // 2) if power else weight
-        self.lost = underflow(1.0 if P is None else float(np.abs(P).max())) if power else 0.0
-        self._half: Array | None = None
+    def __init__(self, P: Array | None, exponent: Array, weight: Weight) -> None:
+        self.P, self.exponent, self.weight = P, exponent, weight
+        self.half = None if P is None else half_image(P, weight)
 
     def axes(self) -> Array:
         """At least the Lipschitz constant of each neuron, sqrt(S_ll), (count, neurons); zero where that is known."""
-        self._half = None if self.P is None else half_image(self.P, self.weight)
-        squares = diagonal_above(self.P, self.weight, self._half) + self.lost
+        squares = diagonal_above(self.P, self.weight, self.half)
         size = up(np.ldexp(inflate(np.sqrt(squares), 1), self.exponent[:, None]))
-        # a row that the shift by a power made zero may move; NaN stays NaN
-        return size if self.lost else np.where(squares == 0.0, 0.0, size)
+        return np.where(squares == 0.0, 0.0, size)  # NaN stays NaN
 
     def block(self, kept: Array | None = None) -> tuple[Array, Array]:
         """Ŝ with 4**exponent·W P Wᵀ ≼ 4**e·Ŝ, its mean diagonal near one, and e, (count,).
 
-        Only the rows and columns of the neurons ``kept`` (count, k), of all without. Powers of two are exact but for
-        underflow, by at most η per entry, which is charged to the diagonal.
+        Only the rows and columns of the neurons ``kept`` (count, k), of all without. Powers of two, which are floats as
+        the mean is between TINY and the largest float, are exact but for underflow, by at most η per entry, which is
+        charged to the diagonal.
         """
-        S = self._unscaled(kept)
-        S = raised(np.array(S), np.asarray(self.lost)) if self.lost else S
+        half, weight = self.half, self.weight
+        if kept is not None:
+            half, weight = None if half is None else _rows(half, kept), _rows(weight, kept)
+        self.half = None  # it is large, and not needed again
+        S = congruence(self.P, weight, half)
+        S = np.broadcast_to(S, (len(self.exponent), *S.shape[-2:]))
         mean = np.trace(S, axis1=-2, axis2=-1) / S.shape[-1]
-        if not np.isfinite(S).all() or not np.isfinite(mean).all():
+        if not np.isfinite(mean + S.sum(axis=(-2, -1))).all():
             raise ProofFailed("the ellipsoid of a layer is not finite; weights may be too large")
-        shift = np.where(mean > 0, np.round(0.5 * np.log2(np.where(mean > 0, mean, 1.0))), 0.0).astype(int)
-        powers = -2 * shift[:, None, None]  # such that they are floats, or with a slower function
-        scaled = S * np.ldexp(1.0, powers) if (np.abs(shift) < 256).all() else np.ldexp(S, powers)
-        return raised(scaled, np.asarray(underflow(S.shape[-1]))), self.exponent + shift
-
-    @property
-    def whole(self) -> Array:
-        """Ŝ of all neurons for the unit ball, (m, m), before any scaling."""
-        if self._whole is None:
-            self._whole = congruence(None, self.weight)
-        return self._whole
-
-    def _unscaled(self, kept: Array | None) -> Array:
-        if self.P is not None:
-            half, self._half = self._half, None  # it is large, and not needed again
-            if kept is not None and half is not None:
-                half = _rows(half, kept)
-            return congruence(self.P, self.weight if kept is None else _rows(self.weight, kept), half)
-        if kept is None:
-            return np.broadcast_to(self.whole, (len(self.exponent), *self.whole.shape))
-        if len(kept) == 1 and self._whole is None:
-            return congruence(None, self.weight[kept[0]])[None]
-        return np.asarray(self.whole[kept[:, :, None], kept[:, None, :]])
+        shift = np.round(0.5 * np.log2(np.where(mean > 0.0, mean, 1.0))).astype(int)
+        return raised(S * np.ldexp(1.0, -2 * shift[:, None, None]), underflow(S.shape[-1])), self.exponent + shift
 
 
 def _rows(matrix: Weight, kept: Array) -> Weight:
     """The rows of each region, of a matrix for all or of a stack; of a single region without a copy by region."""
-    if matrix.ndim == 3 and len(matrix) > 1:
+    if matrix.ndim == 3:
         return np.take_along_axis(matrix, kept[:, :, None], 1)
-    if len(kept) == 1:
-        return matrix[kept[0]] if matrix.ndim == 2 else matrix[:, kept[0]]
-    return dense(matrix)[kept]
+    return matrix[kept[0]] if len(kept) == 1 else dense(matrix)[kept]
 
 
 def columns(weight: Weight, kept: Array | None) -> Weight:
@@ -114,10 +84,6 @@ LEAST, MOST = 2.0**-800, 2.0**800
 _WIDENED, _MARGIN = 2.0**-43, 2.0**37
 """The slopes here are wider than those that the hints were made for, by about the first. (D_r + D_e) S (D_r + D_e) is
 at most (1 + θ) D_r S D_r + (1 + 1/θ) D_e S D_e: hints with a margin θ above the inverse of the second stay feasible."""
-_WIDE = 512
-"""Open neurons from which a step of the size of the inputs is tried."""
-_TAME = 2.0**200
-"""Entries of weights between this and its inverse: products of several neither over- nor underflow."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -228,23 +194,15 @@ def _factor(
 
     What happens to a region does not depend on the others of its stack.
     """
-    width, given = _picked(r, active), _picked(hint, active)
-    width = np.where(on, width, 0.0)
+    width, given = np.where(on, _picked(r, active), 0.0), _picked(hint, active)
     safe = _picked(dominating(S, r, m), active)
-    T = np.where((given > 0) & (given < np.inf), given, safe)
-    L, h, g = np.zeros(part.shape), np.zeros(T.shape), np.ones(T.shape)
-    eye = Approx.diagonal(np.ones(part.shape[-1]))
-    growth, left = 2.0**-40, np.arange(len(T))
-    for attempt in range(84):
-        if attempt == 1:
-            edge = dominating(S[left], np.minimum(r[left], _WIDENED * (1.0 + np.abs(m[left]) + r[left])))
-            T[left] += _MARGIN * _picked(edge, active[left])
-        elif attempt == 82:  # not near the hints, then; of two tries the second is for rounding
-            T[left] = safe[left]
-        elif attempt > 1:
-            T[left], growth = (1.0 + growth) * T[left], min(4.0 * growth, 0.5)
-        T[left] = np.clip(T[left], LEAST, MOST)
-        g[left] = 1.0 / np.sqrt(T[left])
+    given = np.where((given > 0) & (given < np.inf), given, safe)
+    L, h, g = np.zeros(part.shape), np.zeros(given.shape), np.ones(given.shape)
+    eye, left = Approx.diagonal(np.ones(part.shape[-1])), np.arange(len(given))
+    for T in _enlarged(
+        given, lambda: _picked(dominating(S, np.minimum(r, _WIDENED * (1.0 + np.abs(m) + r))), active), safe
+    ):
+        g[left] = 1.0 / np.sqrt(np.clip(T[left], LEAST, MOST))
         h[left] = np.where(on[left], up(g[left] * width[left]), 0.0)
         some = h[left]
         core = eye - Approx(part[left], symmetric=True).scaled(some, some)
@@ -256,48 +214,11 @@ def _factor(
     raise ProofFailed("no multipliers near the hints make the step of a layer valid")
 
 
-def thin_step(weight: Weight, power: int, alpha: Array, beta: Array, hint: Array) -> Step | None:
-    """The step from ΔvΔvᵀ ≼ ‖d‖² W Wᵀ with multipliers as hinted, slopes (1, n); None where the usual way is as good.
-
-    With many neurons that see few inputs, W (n, d), n > d, and N = Wᵀ D_h² W the matrices have the size of the inputs:
-
-        D_m S D_m + D_m S D_h (I - D_h S D_h)⁻¹ D_h S D_m + T = D_m W (I - N)⁻¹ Wᵀ D_m + T,    h = r T^-½,
-
-    since Bᵀ(I - BBᵀ)⁻¹B = (I - BᵀB)⁻¹ - I for B = D_h W.
-
-    W is the weight times 2**power, without underflow where entries are tame. Let L and Y be any floats with
-    L Lᵀ ≈ C = I - N and L Y ≈ I. Then [C I; I YᵀY] is [Lᵀ Y]ᵀ[Lᵀ Y] + Δ with the blocks C - L Lᵀ, 0 and
-    I - L Y, whose absolute row sums are at most ε on the rows of C and δ on the others. So
-
-        C + εI ≻ 0,    (C + εI)⁻¹ ≼ K = YᵀY + D_δ,    C + εI = (1 + ε)(I - N/(1 + ε)),
-
-    which is the step for multipliers (1 + ε)T: ``lifted`` is 1 + ε, and (I - N/(1 + ε))⁻¹ ≼ (1 + ε)K.
-    """
-    if alpha.shape[-1] < max(_WIDE, weight.shape[1]):
-        return None
-    m, r = middles(alpha, beta)
-    on = (r[0] > 0.0) & (np.asarray(abs(weight).sum(axis=1)).ravel() > 0.0)  # others do not move
-    given, d = hint[0][on], weight.shape[1]
-    if given.size < max(_WIDE, d) or not tame(weight, _TAME) or abs(power) > 400:
-        return None
-    if not (np.isfinite(given) & (given > 0.0)).all():
-        return None
-    W, ones = Approx.weight(weight * 2.0**power), np.ones(d)
-    g = np.where(on, 1.0 / np.sqrt(np.clip(hint[0], LEAST, MOST)), 1.0)
-    h = np.where(on, up(g * r[0]), 0.0)
-    N = W.scaled(h, ones).T.gram().above()
-    C = Approx.diagonal(ones) - Approx(N, symmetric=True)
-    (L,), (good,) = cholesky(C.value[None])
-    if not good:
-        return None
-    Y = Approx(linalg.solve_triangular(L, np.eye(d), lower=True, check_finite=False))
-    off = Approx(np.eye(d)) - Approx(L) @ Y
-    lifted = up(1.0 + total(factor_rows(C, L), off.rows()).max())
-    if not lifted < 2.0:
-        return None
-    root = up(np.sqrt(lifted)) * ones
-    K = Approx(Y.T.gram().above(off.T.rows()), symmetric=True).scaled(root, root)
-    P = (W @ K @ W.T).scaled(m[0], m[0])
-    active = np.flatnonzero(on)[None]
-    ends = h[active], g[active], np.full(active.shape, lifted), np.zeros((1, 0, 0)), np.zeros((1, 0, 0))
-    return Step(P.above(np.where(on, (Near.of(lifted) / g / g).above, 0.0))[None], active, m, *ends)
+def _enlarged(T: Array, edge: Callable[[], Array], safe: Array) -> Iterator[Array]:
+    """The multipliers, some that are ever larger, and last safe ones, the second time with room for rounding."""
+    yield T
+    T = T + _MARGIN * edge()
+    for power in range(-80, 1, 2):
+        yield T * (1.0 + 2.0**power)
+    yield safe
+    yield 1.5 * safe

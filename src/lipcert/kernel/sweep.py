@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import ClassVar, Protocol, TypeVar
+from typing import Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -38,7 +38,7 @@ from lipcert.kernel.facts import LayerReport
 from lipcert.kernel.hints import Enclosure, Hints, Interval, Linear, Lipschitz, Part
 from lipcert.kernel.neuron_bounds import slope_bounds
 from lipcert.kernel.norms import columns_times, ellipsoid_above, sound, start_gain
-from lipcert.kernel.step import Image, Step, activate, columns, thin_step
+from lipcert.kernel.step import Image, Step, activate, columns
 from lipcert.model.arrays import Array, Weight, frozen
 from lipcert.model.network import Network, Neurons
 from lipcert.model.norms import PLAIN, Norms
@@ -58,7 +58,7 @@ class View:
     index : the hidden layer, from 0.
     S : (count, k, k), the ellipsoid of what is kept, divided by 4**exponent.
     exponent : (count,).
-    alpha, beta : (count, k), slopes as computed, not rounded outwards.
+    alpha, beta : (count, k), the slopes.
     ahead : the next weight over what is kept, (m, k), or (count, m, k).
     neurons : (count, k), which neurons of the layer these are. None is all, in order.
     size : neurons of the layer.
@@ -112,8 +112,6 @@ class Guide(Protocol):
     """Where multipliers and the slopes of lines come from; any answer of the right shape is safe."""
 
     enclosures: tuple[Enclosure, ...]
-    looks: ClassVar[bool] = True
-    """True if the guide reads view.alpha and view.beta as computed; otherwise it sees them rounded outwards."""
 
     def multipliers(self, view: View) -> Array:
         """T of what is kept of one layer, (count, k); zero where there is no suggestion."""
@@ -145,8 +143,7 @@ _ENTRIES = 270_000
 _MOST = 110
 """Regions in a stack, however narrow the network is."""
 _LARGEST = 1024
-"""Neurons up to which the matrices of a layer are kept after its step, and the ellipsoid of a first layer for further
-sweeps."""
+"""Neurons up to which the matrices of a layer are kept after its step."""
 _NEARLY_ALL = 0.9
 """Share of the neurons from which none is left out."""
 _LEAST = 2.0**-100
@@ -214,7 +211,6 @@ class Sweep:
     norms : in which the bounds are, without units.
     start : h, (inputs,), for P_0 = D_h²; None is what the guide says, if it does.
     intervals, slopes, steps : per hidden layer, what was proved.
-    rough : the slopes as computed, not rounded outwards.
     views, hinted, drawn : what the guide saw, and what it said of all neurons; of large layers with a part of S.
     S, exponent : the ellipsoid of the outputs, (count, outputs, outputs), relative to 4**exponent.
     """
@@ -231,7 +227,6 @@ class Sweep:
     start: Array | None = None
     intervals: list[Interval] = field(default_factory=list)
     slopes: list[Interval] = field(default_factory=list)
-    rough: list[Interval] = field(default_factory=list)
     views: list[View] = field(default_factory=list)
     hinted: list[Array] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
@@ -269,7 +264,7 @@ class Sweep:
         carry, P = self.local or needs_bound, None
         for index, layer in enumerate(hidden):
             assert layer.neurons is not None
-            image = self._image(P) if carry else None
+            image = Image(P, self.exponent, self.weight) if carry else None
             axes = None if image is None or (self.pieces and not self.local) else image.axes()
             interval = self._interval(index, layer.size, axes)
             slopes = self._slopes(index, layer.neurons, interval)
@@ -277,7 +272,7 @@ class Sweep:
             if image is not None:
                 P = self._activate(index, image, axes, slopes)
         if needs_bound:
-            self.S, self.exponent = self._image(P).block()
+            self.S, self.exponent = Image(P, self.exponent, self.weight).block()
         return self
 
     @cached_property
@@ -297,19 +292,10 @@ class Sweep:
     def reports(self, which: int) -> tuple[LayerReport, ...]:
         """What is known of each hidden layer for one region."""
         found = []
-        for view, T, interval, slopes in zip(self.views, self.hinted, self.intervals, self.rough, strict=True):
+        for view, T, interval, slopes in zip(self.views, self.hinted, self.intervals, self.slopes, strict=True):
             lower, upper, alpha, beta = (end[which] for end in (*interval, *slopes))
             found.append(LayerReport(lower, upper, alpha, beta, T[which], int(view.exponent[which])))
         return tuple(found)
-
-    def _image(self, P: Array | None) -> Image:
-        large = self.weight.shape[0] > _LARGEST
-        own = self.inputs is not None or self.start is not None
-        if P is not None or own or large:
-            return Image(P, self.exponent, self.weight)
-        image = Image(None, self.exponent, self.weight, _first.get(self.network))
-        _first[self.network] = image.whole
-        return image
 
     def _interval(self, index: int, size: int, axes: Array | None) -> Interval:
         """Where the pre-activations of a layer lie, (count, neurons)."""
@@ -336,14 +322,12 @@ class Sweep:
         return lower, upper
 
     def _slopes(self, index: int, neurons: Neurons, interval: Interval) -> Interval:
-        rough = neurons.slope_range(*interval)
-        alpha, beta = slope_bounds(neurons, *interval, rough)
+        alpha, beta = slope_bounds(neurons, *interval)
         if self.limits:  # at a kink a point has more slopes than an interval that ends there
             alpha, beta = np.maximum(alpha, self.limits[index][0]), np.minimum(beta, self.limits[index][1])
         if self.empty.any():  # no slopes at all: nothing to carry
             alpha, beta = (np.where(self.empty[:, None], 0.0, slope) for slope in (alpha, beta))
         self.slopes.append((alpha, beta))
-        self.rough.append(rough if self.guide.looks and not self.pieces else (alpha, beta))
         return alpha, beta
 
     def _draw(self, index: int, neurons: Neurons, interval: Interval, slopes: Interval) -> None:
@@ -359,36 +343,28 @@ class Sweep:
     def _activate(self, index: int, image: Image, axes: Array | None, slopes: Interval) -> Array:
         """P after the neurons of a layer; what is left out is not part of it."""
         size, ahead = self.network.layers[index].size, self.network.layers[index + 1].weight
-        ends = [*slopes, *self.rough[-1]]
+        alpha, beta = slopes
         if axes is not None and not axes.all():  # differences of zero have any slope
-            ends = [np.where(axes != 0.0, end, 0.0) for end in ends]
-        kept = _kept((ends[0] != 0.0) | (ends[1] != 0.0))
-        wide = int((ends[0] < ends[1]).sum(axis=-1).max(initial=0))
+            alpha, beta = (np.where(axes != 0.0, end, 0.0) for end in slopes)
+        kept = _kept((alpha != 0.0) | (beta != 0.0))
+        wide = int((alpha < beta).sum(axis=-1).max(initial=0))
         self.guide.room(index, size if kept is None else kept.shape[-1], wide, ahead.shape[0])
         S, self.exponent = image.block(kept)
         self.weight = columns(ahead, kept)
         if kept is not None:
-            ends = [np.take_along_axis(end, kept, -1) for end in ends]
-        alpha, beta, *rough = ends
-        S, scale, low, high = (frozen(x) for x in (S, self.exponent, *rough))  # a guide may look, not write
-        view = View(index, S, scale, low, high, self.weight, None if kept is None else frozen(kept), size)
+            alpha, beta, kept = (*(np.take_along_axis(end, kept, -1) for end in (alpha, beta)), frozen(kept))
+        for seen in (S, self.exponent, alpha, beta):
+            frozen(seen)  # a guide may look, not write
+        view = View(index, S, self.exponent, alpha, beta, self.weight, kept, size)
         hint = np.array(np.broadcast_to(np.asarray(self.guide.multipliers(view), dtype=float), alpha.shape))
         hint[~np.isfinite(hint)] = 0.0  # no suggestion, which can be stored
-        step = self._step(view, alpha, beta, hint)
+        step = activate(S, alpha, beta, hint)
         self.hinted.append(view.widen(hint))
         large = S.shape[-1] > _LARGEST and not self.pieces  # then the matrices are not kept for later
         none = np.zeros((self.count, 0, 0))
         self.views.append(view.bare(alpha < beta) if large else view)
         self.steps.append(replace(step, P=none, L=none, X=none) if large else step)
         return step.P
-
-    def _step(self, view: View, alpha: Array, beta: Array, hint: Array) -> Step:
-        """The step of what is kept of a layer, in the way that takes the smallest matrices."""
-        step = None
-        if self.count == 1 and not self.pieces and view.index == 0:  # S is that of the unit ball, exponent 0
-            rows = self.first if view.neurons is None else self.first[view.neurons[0]]
-            step = thin_step(rows, -int(view.exponent[0]), alpha, beta, hint)
-        return activate(view.S, alpha, beta, hint) if step is None else step
 
 
 def _usable_start(start: Array | None, size: int) -> Array | None:
@@ -399,10 +375,6 @@ def _usable_start(start: Array | None, size: int) -> Array | None:
     if start.shape != (size,) or not ((start > _LEAST) & (start < 1.0 / _LEAST)).all():
         raise ProofFailed(f"the start of a sweep must be {size} positive numbers of moderate size")
     return frozen(start)
-
-
-_first: WeakKeyDictionary[Network, Array] = WeakKeyDictionary()
-"""W_1 W_1ᵀ of networks, rounded up: the same for every region."""
 
 
 def _kept(wanted: Array) -> Array | None:

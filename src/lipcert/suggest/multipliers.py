@@ -6,7 +6,7 @@ All is plain floating point, and a proof holds whatever is suggested.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from scipy import linalg
@@ -392,8 +392,6 @@ def triangular_factor(weight: Array) -> tuple[Array, Array, Array] | None:
 
 class StoredGuide:
     """The hints of a certificate, for one region; see ``Guide`` and ``View`` of the kernel."""
-
-    looks: ClassVar[bool] = False
 
     def __init__(self, hints: Any, network: Network, bounded: bool) -> None:
         """An error if the hints are not for such a network."""
