@@ -22,7 +22,6 @@ demo: $(CORE)  ## bound a small network with every method
 
 reproduce: $(ALL)  ## a quick part of the paper's experiments, and a report of it; about six minutes
 	$(BIN)/lipcert reproduce all --quick --out results/quick
-	$(BIN)/lipcert report results/quick -o results/quick/report.html
 	@echo "The report: $(CURDIR)/results/quick/report.html"
 
 test: $(ALL)  ## style, types and all tests but the slow ones

@@ -92,7 +92,7 @@ def main() -> None:
             ratio = f"{found['bound'] / record['lower']:.3f}" if record["lower"] else "-"
             proved = "proved" if found["verified"] else "not proved"
             print(f"  {name:34} {found['bound']:.6g}  ratio {ratio}  {found['seconds']:.2f} s  {proved}", end="")
-            print(f"  open slopes {found['open']}", flush=True)
+            print(f"  unstable neurons {found['open']}", flush=True)
         print(f"  peak memory so far {record['peak_gigabytes']:.2f} GB", flush=True)
     if options.json:
         options.json.write_text(json.dumps(records, indent=1), encoding="utf-8")

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import csv
-import json
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 import lipcert as lc
+from lipcert.reproduce.documents import write_page
 from networks import random_network
 
 NETWORK = random_network(4, (3, 8, 8, 3), "tanh", gain=2.0)
@@ -53,7 +52,8 @@ CELLS: list[dict[str, str]] = [
 SAME = {"table": "1a", "layers": "5", "radius": "1", "lower": "1", "best_paper": "10", "ratio": "0.123456"}
 
 
-def save_study(folder: Path) -> Path:
+def save_study(folder: Path, machine: str = "some machine") -> Path:
+    """A folder with a page as ``lipcert reproduce`` writes it; returns the page."""
     (folder / "figures").mkdir(parents=True)
     (folder / "figures" / "table1_depth.svg").write_text(SVG, encoding="utf-8")
     with (folder / "table1.csv").open("w", newline="", encoding="utf-8") as stream:
@@ -67,29 +67,11 @@ def save_study(folder: Path) -> Path:
         "title": "Table 1: ReLU",
         "summary": "Ours is smaller in 2 of 2 cells.",
         "csv": ["table1.csv", "radii.csv"],
-        "markdown": "table1.md",
         "figures": [{"file": "figures/table1_depth.svg", "caption": "Estimate against depth"}],
     }
-    run = {
-        "kind": "lipcert reproduce",
-        "format": 1,
-        "started": "2026-01-01T00:00:00+00:00",
-        "finished": None,
-        "quick": True,
-        "timeout": 60,
-        "methods": None,
-        "data": None,
-        "versions": {"lipcert": lc.__version__, "python": "3.11"},
-        "machine": "some machine",
-        "sections": {"table1": section},
-    }
-    (folder / "run.json").write_text(json.dumps(run), encoding="utf-8")
-    return folder
-
-
-def change_run(folder: Path, **changes: Any) -> None:
-    file = folder / "run.json"
-    file.write_text(json.dumps(json.loads(file.read_text(encoding="utf-8")) | changes), encoding="utf-8")
+    run = {"started": "2026-01-01", "finished": "2026-01-02", "quick": True, "timeout": 60, "data": None}
+    write_page(folder, {**run, "versions": {"python": "3.11"}, "machine": machine, "sections": {"table1": section}})
+    return folder / "report.html"
 
 
 class Reader(HTMLParser):

@@ -64,9 +64,7 @@ def test_centres_from_files(lipcert: Command) -> None:
     center = np.array([0.25, -0.5, 1.5])
     np.save("c.npy", center[None])
     np.savez("c.npz", anything=center)
-    np.savetxt("row.csv", center[None], delimiter=",")
-    np.savetxt("column.csv", center)
-    for file in ("c.npy", "c.npz", "row.csv", "column.csv"):
+    for file in ("c.npy", "c.npz"):
         record = lipcert.json("bound", "model.npz", "--center", file, "--radius", "0.1", "--method", "closed-form")
         assert record["region"]["center"] == center.tolist()
 
@@ -81,20 +79,20 @@ def test_parts(lipcert: Command) -> None:
     two = lipcert.json("bound", "model.npz", *options, "--inputs", "0,2")
     assert two["bound"] == same(lc.certify(NETWORK, ball, lc.Scalar(), inputs=[0, 2]).bound)
     assert two["lower"] is None
-    inner = lipcert.json("bound", "model.npz", *options, "--layers", "1:2")
-    assert inner["bound"] == same(lc.certify(NETWORK, ball, lc.Scalar(), layers=(1, 2)).bound)
-    assert inner["part"] == {"layers": [1, 2], "inputs": None, "outputs": None}
+    part = ("--layers", "1:2", "--inputs", "0,3", "--outputs", "4")
+    inner = lipcert.json("bound", "model.npz", *options, *part, "--certificate", "c.json")
+    expected = lc.certify(NETWORK, ball, lc.Scalar(), layers=(1, 2), inputs=[0, 3], outputs=[4])
+    assert inner["bound"] == same(expected.bound)
+    assert inner["part"] == {"layers": [1, 2], "inputs": [0, 3], "outputs": [4]}
+    said = " ".join(lipcert("verify", "c.json", "model.npz").out.split())
+    assert "for the values x, y that layer 1 puts out for any two inputs" in said
+    assert "x and y differing in coordinates 0, 3 only, up to what layer 2 computes before its activation" in said
+    assert "output 4 only." in said
     text = lipcert("bound", "model.npz", *options, "--layers", "0:2", "--outputs", "3,1").out.split("\n")
     assert [line.split(maxsplit=1)[1].strip() for line in text if line.startswith(("layers", "outputs"))] == [
         "0:2",
         "3, 1",
     ]
-
-
-def test_no_lower_bound_when_not_asked(lipcert: Command) -> None:
-    options = ("bound", "model.npz", "--center", "zeros", "--radius", "1", "--method", "scalar", "--no-lower-bound")
-    assert lipcert.json(*options)["lower"] is None
-    assert "lower bound" not in lipcert(*options).out
 
 
 def test_the_table_for_people(lipcert: Command) -> None:
@@ -154,13 +152,8 @@ def test_demo(lipcert: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     assert upward(record["bound"], 4) == f"{numbers['scalar'][1]:.4g}"
 
 
-def test_help_is_shown_when_nothing_is_asked(lipcert: Command) -> None:
-    outcome = lipcert()
-    assert outcome.code == 2
-    assert "bound" in outcome.out + outcome.err
-
-
-def test_version(lipcert: Command) -> None:
+def test_help_and_version(lipcert: Command) -> None:
+    assert lipcert().code == 2
     assert lipcert("--version") == Outcome(0, f"lipcert {lc.__version__}\n", "")
 
 
@@ -176,13 +169,10 @@ def test_descriptions() -> None:
 
 def test_exact_meets_the_lower_bound(lipcert: Command) -> None:
     silent(NETWORK)
-    where = ("--center", "0.1,-0.2,0.3", "--radius", "0.2")
-    record = lipcert.json("bound", "silent.npz", "--activation", "relu", *where, "--exact", "--seconds", "30")
+    where = ("--activation", "relu", "--center", "0.1,-0.2,0.3", "--radius", "0.2")
+    record = lipcert.json("bound", "silent.npz", *where, "--exact", "--seconds", "30")
     assert record["bound"] <= 1.002 * record["lower"]
-
-
-def test_seconds_go_to_the_method(lipcert: Command) -> None:
-    assert "seconds=0.5" in lipcert("bound", "model.npz", "--seconds", "0.5", "--method", "auto").out
+    assert record["method"]["seconds"] == 30.0
 
 
 def test_a_certificate_is_saved_and_verified(lipcert: Command) -> None:
@@ -202,15 +192,6 @@ def test_a_certificate_is_saved_and_verified(lipcert: Command) -> None:
     assert said.startswith("Proved: for any two inputs x, y in the ball of radius 0.5 around [0, 0, 0] ‖f(x) - f(y)‖₂")
     assert f"≤ {upward(made['bound'])} · ‖x - y‖₂ where f is the real-number function of the float64 weights in" in said
     assert NETWORK.digest in said
-
-
-def test_verify_says_what_part_was_proved(lipcert: Command) -> None:
-    part = ("--layers", "1:2", "--inputs", "0,3", "--outputs", "4")
-    lipcert.json("bound", "model.npz", *part, "--method", "scalar", "--certificate", "c.json")
-    said = " ".join(lipcert("verify", "c.json", "model.npz").out.split())
-    assert "for the values x, y that layer 1 puts out for any two inputs ‖f(x)" in said
-    assert "x and y differing in coordinates 0, 3 only, up to what layer 2 computes before its activation" in said
-    assert "output 4 only." in said
 
 
 def test_what_verify_refuses(lipcert: Command) -> None:
@@ -243,9 +224,6 @@ def test_what_verify_refuses(lipcert: Command) -> None:
     assert "cannot be written" in outcome.err
 
 
-# norms and units
-
-
 UNITS = (0.1, 2.0, 0.5)
 SCALE = ",".join(map(str, UNITS))
 
@@ -268,18 +246,6 @@ def test_bound_in_units(lipcert: Command) -> None:
     assert "from ℓ∞ in units of (0.1, 2, 0.5) to ℓ1" in shown.out
 
 
-def test_normalisation(lipcert: Command) -> None:
-    plain = lipcert.json("bound", "model.npz", "--method", "closed-form")["bound"]
-    scaled = lipcert.json("bound", "model.npz", "--method", "closed-form", "--mean", "0.5", "--std", "0.25")["bound"]
-    assert scaled == pytest.approx(4.0 * plain)
-
-
-def test_radii_in_another_norm(lipcert: Command) -> None:
-    outcome = lipcert("robust", "model.npz", "data.npz", "--radii", "0.01", "--norm", "linf", "--out", "r.sqlite")
-    assert outcome.code == 0
-    assert "linf norm" in outcome.out
-
-
 # wrong use: exit code 2, nothing printed, nothing written, and a message that says what to do
 
 
@@ -290,16 +256,13 @@ CASES = [
     ("bound silent.npz --activation rleu", "unknown activation 'rleu'; known are"),
     ("bound model.npz --activation relu", "model.npz says which activations it has"),
     ("bound model.npz --center zeros", "--center needs --radius"),
-    ("bound model.npz --radius 1", "--radius needs --center"),
-    ("bound model.npz --clip 0 1", "--clip needs a ball to clip"),
+    ("bound model.npz --radius 1", "--center is missing"),
+    ("bound model.npz --clip 0 1", "--clip and --norm describe a ball"),
     ("bound model.npz --center zeros --radius 1 --box 0 1", "--box describes the whole region"),
     ("bound model.npz --center 1,2 --radius 1", "--center must have 3 numbers, as the network has"),
-    ("bound model.npz --center 1 --radius 1", "--center must have 3 numbers"),
     ("bound model.npz --center a,b,c --radius 1", "--center must be numbers separated by commas"),
     ("bound model.npz --center c.npy --radius 1", "--center: there is no file c.npy"),
     ("bound model.npz --center broken.npy --radius 1", "--center: broken.npy is not a NumPy file"),
-    ("bound model.npz --center named.csv --radius 1", "named.csv must hold numbers separated by"),
-    ("bound model.npz --center empty.csv --radius 1", "empty.csv must hold numbers separated by"),
     ("bound model.npz --center model.npz --radius 1", "model.npz must hold one array, it holds"),
     ("bound model.npz --center complex.npy --radius 1", "complex.npy must hold real numbers, got comp"),
     ("bound model.npz --center wide.npy --radius 1", "holds 2 points; say which, from 0, as in wide.npy:7"),
@@ -309,9 +272,7 @@ CASES = [
     ("bound model.npz --center zeros --radius 1 --clip 1 0", "--clip 1 0: the limits are swapped"),
     ("bound model.npz --center nan,0,0 --radius 1", "center must be finite"),
     ("bound model.npz --center zeros --radius -1", "radius must be at least 0, got -1.0"),
-    ("bound model.npz --center zeros --radius nan", "radius must be finite"),
     ("bound model.npz --center zeros --radius big", "Invalid value for '--radius'"),
-    ("bound model.npz --box 1 0", "the limits are swapped"),
     ("bound model.npz --center 0,0,5 --radius 1 --clip 0 1", "center must lie inside clip"),
     ("bound model.npz --method exact", "unknown method 'exact'; known are closed-form,"),
     ("bound model.npz --inputs a", "--inputs must be whole numbers separated by commas"),
@@ -322,54 +283,40 @@ CASES = [
     ("bound model.npz --exact --method joint", "leave out --method"),
     ("bound model.npz --exact", "bounded region"),
     ("bound model.npz --seconds nan --method scalar", "must be above 0"),
-    ("bound model.npz --seconds 0", "must be above 0"),
     ("bound model.npz --input-norm l7", "--input-norm must be one of l1, l2, linf"),
-    ("bound model.npz --norm linf", "--norm is that of a ball"),
+    ("bound model.npz --norm linf", "--clip and --norm describe a ball"),
     ("bound model.npz --input-scale 1,2", "scale of 2 numbers for 3 coordinates"),
     ("bound model.npz --std 0", "std must be positive"),
     ("bind model.npz", "No such command 'bind'"),
-    ("bound model.npz --raduis 1", "No such option: --raduis"),
     ("bound", "Missing argument 'MODEL'"),
-    ("demo --save model.npz", "--save must name a new .npz file"),
+    ("demo --save model.npz", "--save must name a new file"),
     ("reach model.npz", "bounded region"),
     ("reach model.npz BALL --layer 9", "layer must be from 1 to 3"),
     ("reach model.npz BALL --plot reach.doc", "--plot must name a .png"),
-    ("reach model.npz BALL --plot reach.png --axes 0,7", "two different ones from 0 to 2"),
-    ("sensitivity model.npz BALL --inputs 5", "inputs must be indices from 0 to 2"),
-    ("sweep model.npz --radii 1", "sweep needs --center"),
-    ("sweep model.npz --center zeros", "sweep needs --radii, as in 1,0.5,0.1, or --from and --to"),
-    ("sweep model.npz --center zeros --from 1", "or --from and --to"),
-    ("sweep model.npz --center zeros --radii 1 --count 3", "leave out --from, --to and --count"),
+    ("sweep model.npz --radii 1", "--center is missing"),
+    ("sweep model.npz --center zeros", "Missing option '--radii'"),
     ("sweep model.npz --center zeros --radii one,two", "--radii must be numbers separated by commas"),
     ("sweep model.npz --center zeros --radii -1", "radius must be at least 0"),
-    ("sweep model.npz --center zeros --from 2 --to 1", "0 < from <= to, got 2.0 and 1.0"),
-    ("sweep model.npz --center zeros --from 1 --to 2 --count 0", "--count must be at least 1, got 0"),
-    ("sweep model.npz --center zeros --radii 1 --seconds 0", "--seconds must be above 0"),
     ("sweep model.npz --center zeros --radii 1 --plot curve.gif", "--plot must name a .png, .pdf or .svg file"),
     ("robust model.npz nothing.npz --radii 1 OUT", "nothing.npz does not exist"),
     ("robust model.npz none.npz --radii 1 OUT", "none.npz"),
     ("robust model.npz empty.csv --radii 1 OUT", "empty.csv"),
-    ("robust model.npz data.npz --radii x OUT", "--radii must be numbers"),
     ("robust model.npz data.npz --radii -1 OUT", "radii must be positive"),
     ("robust model.npz data.npz --radii 1 OUT --methods best", "unknown method 'best'"),
     ("robust model.npz data.npz --radii 1 OUT --workers 2 --dask x", "give one of them"),
     ("robust model.npz data.npz OUT", "--radii must say how large the balls are"),
     ("robust model.npz data.npz OUT --search --points 5:2", "points must name at least one"),
     ("robust model.npz data.npz OUT --search --points all", "--points must be a number or a range"),
-    ("robust model.npz data.npz OUT --search --points 100:", "points must name at least one"),
     ("robust model.npz data.npz OUT --search --restarts 0", "restarts must be at least 1"),
     ("results model.npz", "not a results file"),
     ("results none.sqlite", "none.sqlite does not exist"),
     ("reproduce table9 --out x", "table9"),
     ("reproduce table1 --methods nosuch --out x", "'nosuch' unknown"),
     ("reproduce table1 --timeout 0 --out x", "timeout"),
-    ("reproduce mnist --data . --out x", "train-images-idx3-ubyte"),
-    ("report nothing.json -o r.html", "there is no nothing.json"),
+    ("report nothing.json -o r.html", "nothing.json cannot be read"),
     ("report model.npz -o r.html", "model.npz is not a certificate file"),
-    ("report model.npz -o model.npz", "must be an .html file in a folder that exists"),
-    ("report model.npz -o no/such/r.html", "must be an .html file in a folder that exists"),
+    ("report model.npz -o model.npz", "must be an .html file"),
     ("report other.sqlite -o r.html", "not one with lipcert's results"),
-    ("report folder --model model.npz -o r.html", "for certificates only"),
     ("report model.npz --model none.npz -o r.html", "none.npz"),
 ]
 
@@ -378,12 +325,10 @@ CASES = [
 def test_wrong_use_is_exit_code_2_and_a_message(lipcert: Command, line: str, message: str) -> None:
     silent(NETWORK)
     Path("broken.npy").write_bytes(b"not an array")
-    Path("named.csv").write_text("x,y,z\n1,2,3\n")
     Path("empty.csv").write_text("")
     np.save("complex.npy", np.full(3, 1j))
     np.save("wide.npy", np.ones((2, 3)))
     np.savez("none.npz", x=np.zeros((0, 3)))
-    Path("folder").mkdir()
     with closing(sqlite3.connect("other.sqlite")) as database:
         database.execute("CREATE TABLE a (b)")
     before = set(Path().iterdir())

@@ -33,4 +33,4 @@ def test_a_table_says_what_it_leaves_out(lipcert: Command) -> None:
     np.savez("wide.npz", W1=rng.standard_normal((9, 20)), W2=rng.standard_normal((2, 9)), activation="relu")
     outcome = lipcert("sensitivity", "wide.npz", "--center", "zeros", "--radius", "0.1", "--method", "closed-form")
     assert outcome.code == 0
-    assert "left out: 13 of 20 inputs, those with the smallest bounds, none above" in outcome.out
+    assert "7 of 20 inputs and 2 of 2 outputs, those with the largest bounds" in outcome.out.replace("\n", " ")

@@ -64,7 +64,7 @@ def test_a_file_that_cannot_be_written_is_refused_before_the_work(
 def test_a_certificate_does_not_replace_the_model(lipcert: Command) -> None:
     outcome = lipcert("bound", "model.npz", "--certificate", "model.npz")
     assert outcome.code == 2
-    assert "would overwrite model.npz" in outcome.err
+    assert "would overwrite its source" in outcome.err
     assert lipcert("bound", "model.npz", "--method", "scalar").code == 0
 
 
@@ -134,8 +134,9 @@ def test_two_troubles_are_both_told(lipcert: Command, monkeypatch: pytest.Monkey
     monkeypatch.setattr(os, "fsync", full)
     replaced(monkeypatch, "lipcert.cli.answers.lower_bound_of", _raising(lc.ProofFailed("no such luck")))
     outcome = lipcert("bound", "model.npz", *BALL, "--method", "scalar", "--certificate", "c.json")
-    assert outcome.code == 2
-    assert [line[:20] for line in outcome.err.splitlines()] == ["lipcert: c.json cann", "lipcert: no such luc"]
+    assert outcome.code == 1
+    assert "c.json cann" in outcome.err
+    assert "no such luck" in outcome.err
 
 
 def _raising(error: BaseException) -> Callable[..., NoReturn]:

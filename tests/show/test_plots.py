@@ -51,8 +51,9 @@ def test_every_method_has_a_name_and_a_look_of_its_own() -> None:
     lines = {line.get_label(): line for line in ax.get_lines()}
     assert lines["joint"].get_markerfacecolor() != "none"
     assert lines["eclipse-fast"].get_markerfacecolor() == "none"
-    looks = {(line.get_marker(), line.get_color(), line.get_markerfacecolor()) for line in lines.values()}
-    assert len(looks) == len(labels)
+    assert len({(line.get_marker(), line.get_color(), line.get_markerfacecolor()) for line in lines.values()}) == len(
+        labels
+    )
     assert plots.comparison(Comparison((), None)).get_legend() is None
 
 

@@ -17,7 +17,7 @@ from lipcert.answers.reach import Reach
 from lipcert.answers.sensitivity import Sensitivity
 from lipcert.cli import options, output, parsing
 from lipcert.cli.options import PART, option
-from lipcert.cli.output import Later, show
+from lipcert.cli.output import ask, ask_also, deliver, drawing, saving, showing
 from lipcert.errors import InvalidInput, ProofFailed
 from lipcert.methods.joint import Joint
 from lipcert.methods.lower import LowerBound, lower_bound_of
@@ -34,7 +34,7 @@ from lipcert.questions.tables import Cell, Table
 from lipcert.questions.verify import Answer, load_answer
 from lipcert.questions.verify import proved as prove_again
 from lipcert.show import plots, wording
-from lipcert.show.wording import describe_network, describe_region, downward, measured, upward
+from lipcert.show.wording import describe_network, describe_region, downward, group_in_words, measured, upward
 
 _EXACT = 1e-3
 """Relative distance of upper and lower bound at which --exact stops."""
@@ -73,15 +73,9 @@ def bound(
     --input-norm and --output-norm. The default region is all inputs.
 
     [bold]Example[/bold]: how fast can the outputs of a network with arrays W1, b1, W2, b2 in model.npz change near the
-    origin? And how fast everywhere?
+    origin? And those of a controller whose inputs are radians and revolutions a minute, within one unit of each?
 
       lipcert bound model.npz --activation relu --center zeros --radius 0.5
-
-      lipcert bound model.npz --activation relu
-
-      lipcert bound model.npz --activation relu --center zeros --radius 0.5 --exact --seconds 20
-
-    A controller whose inputs are radians and revolutions a minute, within one unit of each:
 
       lipcert bound controller.npz --center 0,1500 --radius 1 --norm linf --input-norm linf --input-scale 0.1,100
     """
@@ -89,31 +83,29 @@ def bound(
         raise InvalidInput("--exact chooses the method itself; leave out --method")
     chosen = parsing.limited(Split(tolerance=_EXACT) if exact else method, seconds)
     options.check_output("--certificate", certificate_file, model)
-    with Later() as later:
-        with options.limit(seconds) as clock:
-            network = reading.network(model)
-            region = where.region(network)
-            part: dict[str, Any] = {
-                "inputs": parsing.indices("--inputs", inputs),
-                "outputs": parsing.indices("--outputs", outputs),
-                "layers": parsing.span("--layers", layers),
-                **norms.arguments(where.input_scale),
-            }
-            with clock.keeping(_SHARE * (seconds or 0.0) if lower else 0.0):
-                certificate = later.best(certify, network, region, chosen, **part)
-            later.save(certificate, certificate_file)
-            below = later.extra(lower_bound_of, network, certificate) if lower else None
-        show(json, _bound_record, _print_bound, network, certificate, below)
+    with options.limit(seconds) as clock:
+        network = reading.network(model)
+        region = where.region(network)
+        part: dict[str, Any] = {
+            "inputs": parsing.indices("--inputs", inputs),
+            "outputs": parsing.indices("--outputs", outputs),
+            "layers": parsing.span("--layers", layers),
+            **norms.arguments(where.input_scale),
+        }
+        with clock.keeping(_SHARE * (seconds or 0.0) if lower else 0.0):
+            certificate, troubles = ask(certify, network, region, chosen, **part)
+        below = ask_also(troubles, lower_bound_of, network, certificate) if lower else None
+    shown = showing(json, _bound_record, _print_bound, network, certificate, below)
+    deliver(troubles, saving(certificate, certificate_file), shown)
 
 
 def _bound_record(network: Network, certificate: Certificate, below: LowerBound | None) -> dict[str, Any]:
     return {
-        "bound": certificate.bound,
-        **output.lower_record(certificate.bound, below),
+        **output.claim_record(certificate),
+        **output.lower_record(below),
+        "ratio": output.ratio(certificate.bound, below),
         "method": output.method_record(certificate.method),
-        "region": output.region_record(certificate.region),
         "network": output.network_record(network),
-        **output.part_record(certificate.part),
         "seconds": certificate.seconds,
         "verified": certificate.verified,
         **({"note": certificate.note} if certificate.note else {}),
@@ -121,8 +113,7 @@ def _bound_record(network: Network, certificate: Certificate, below: LowerBound 
 
 
 def _print_bound(console: Console, network: Network, certificate: Certificate, below: LowerBound | None) -> None:
-    part, ratio = certificate.part, None if below is None else output.ratio(certificate.bound, below)
-    layers = "" if part.layers == (0, network.depth) else f"{part.layers[0]}:{part.layers[1]}"
+    part, ratio = certificate.part, output.ratio(certificate.bound, below)
     facts = {
         "bound": f"[bold]{upward(certificate.bound)}[/bold]",
         "norms": measured(part.norms),
@@ -132,7 +123,7 @@ def _print_bound(console: Console, network: Network, certificate: Certificate, b
         "found by": "" if certificate.found_by == type(certificate.method).__name__ else certificate.found_by,
         "region": describe_region(certificate.region),
         "network": describe_network(network),
-        "layers": layers,
+        "layers": "" if part.layers == (0, network.depth) else "{}:{}".format(*part.layers),
         "inputs": ", ".join(map(str, part.inputs or ())),
         "outputs": ", ".join(map(str, part.outputs or ())),
         "seconds": f"{certificate.seconds:.3g}",
@@ -142,18 +133,12 @@ def _print_bound(console: Console, network: Network, certificate: Certificate, b
     console.print(output.grid([(name, fact) for name, fact in facts.items() if fact]))
 
 
-_radii = "Radii (as a list, or evenly on a logarithmic scale)"
-
-
 def sweep(
     model: options.ModelArgument,
     where: options.CenterOptions,
     norms: options.NormOptions,
     reading: options.ReadingOptions,
-    radii: Annotated[str | None, option("R,R,…", "Radii, in any order.", panel=_radii)] = None,
-    start: Annotated[float | None, option("NUMBER", "Smallest radius.", "--from", panel=_radii)] = None,
-    stop: Annotated[float | None, option("NUMBER", "Largest radius.", "--to", panel=_radii)] = None,
-    count: Annotated[int | None, option("N", "How many, both ends included.", panel=_radii)] = None,
+    radii: Annotated[str, option("R,R,…", "Radii, in any order.")],
     method: options.SweepMethodOption = None,
     seconds: options.SecondsOption = None,
     lower: options.LowerOption = True,
@@ -167,38 +152,19 @@ def sweep(
 
     [bold]Example[/bold]
 
-      lipcert sweep model.npz --center zeros --radii 1,0.5,0.1
-
-      lipcert sweep model.npz --center zeros --from 0.001 --to 1 --count 13 --plot curve.png
+      lipcert sweep model.npz --center zeros --radii 1,0.5,0.1 --plot curve.png
     """
-    sizes = _sizes(radii, start, stop, count)
+    sizes = parsing.numbers("--radii", radii)
     chosen = parsing.limited(method, seconds, Joint())
     options.check_figure(plot)
     options.check_output("--certificate", certificate_file, model)
-    if where.center is None:
-        raise InvalidInput("sweep needs --center: a file, numbers separated by commas, or zeros")
-    with Later() as later:
-        with options.limit(seconds):
-            network = reading.network(model)
-            largest, ends = where.ball(network, max(sizes)), norms.arguments(where.input_scale)
-            rows = later.best(bounds, network, largest, sizes, chosen, lower=lower, **ends)
-        later.save(rows, certificate_file)
-        later.attempt(show, json, _sweep_record, _print_sweep, network, largest, chosen, rows)
-        later.draw(plot, plots.radius_curve, rows, None, describe_network(network))
-
-
-def _sizes(text: str | None, start: float | None, stop: float | None, count: int | None) -> list[float]:
-    if text is not None:
-        if (start, stop, count) != (None, None, None):
-            raise InvalidInput("--radii lists the radii; leave out --from, --to and --count")
-        return parsing.numbers("--radii", text)
-    if start is None or stop is None:
-        raise InvalidInput("sweep needs --radii, as in 1,0.5,0.1, or --from and --to")
-    if not 0 < start <= stop < np.inf:
-        raise InvalidInput(f"--from and --to must be numbers with 0 < from <= to, got {start} and {stop}")
-    if count is not None and count < 1:
-        raise InvalidInput(f"--count must be at least 1, got {count}")
-    return np.geomspace(stop, start, count or 10).tolist()
+    with options.limit(seconds):
+        network = reading.network(model)
+        largest, ends = where.ball(network, max(sizes)), norms.arguments(where.input_scale)
+        rows, troubles = ask(bounds, network, largest, sizes, chosen, lower=lower, **ends)
+    shown = showing(json, _sweep_record, _print_sweep, network, largest, chosen, rows)
+    figure = drawing(plot, plots.radius_curve, rows, None, describe_network(network))
+    deliver(troubles, saving(rows, certificate_file), shown, figure)
 
 
 def _sweep_record(network: Network, largest: Ball, method: Method, rows: Sequence[SweepRow]) -> dict[str, Any]:
@@ -234,9 +200,8 @@ def reach(
     method: options.MethodOption = None,
     layer: Annotated[int | None, option("I", "An inner layer, from 1: its values before the activation.")] = None,
     plot: Annotated[
-        Path | None, option("FILE", "Draw two outputs, their box, ellipsoid and samples: .png, .pdf or .svg.")
+        Path | None, option("FILE", "Draw the two widest outputs: box, ellipsoid, samples; .png, .pdf or .svg.")
     ] = None,
-    axes: Annotated[str, option("I,J", "The two outputs to draw.")] = "0,1",
     values: Annotated[
         bool, option(None, "Also bound each output by value functions: ℓ2 balls only, slower.", "--values")
     ] = False,
@@ -250,37 +215,24 @@ def reach(
 
     [bold]Example[/bold]
 
-      lipcert reach model.npz --center zeros --radius 0.1
-
-      lipcert reach model.npz --box -1 1 --layer 2 --plot reach.png --axes 0,3
+      lipcert reach model.npz --box -1 1 --layer 2 --plot reach.png
     """
-    pair = parsing.indices("--axes", axes) or []
     options.check_figure(plot)
     options.check_output("--certificate", certificate_file, model)
-    with Later() as later:
-        with options.limit(seconds):
-            network = reading.network(model)
-            region = where.region(network)
-            if not region.bounded:
-                raise InvalidInput("reach needs a bounded region: give --center and --radius, or --box")
-            drawn = network.sizes[layer] if layer is not None and 0 < layer <= network.depth else network.outputs
-            if plot is not None and drawn > 1:
-                plots.check_pair((pair[0], pair[-1]), drawn)
-            chosen = parsing.limited(method, seconds)
-            found = later.best(enclose, network, region, chosen, layer=layer, values=values)
-        later.save(found, certificate_file)
-        later.attempt(show, json, _reach_record, _print_reach, network, found)
-        later.draw(plot, plots.reach_set, found, network, (pair[0], pair[-1]))
+    with options.limit(seconds):
+        network = reading.network(model)
+        region = where.region(network)
+        if not region.bounded:
+            raise InvalidInput("reach needs a bounded region: give --center and --radius, or --box")
+        chosen = parsing.limited(method, seconds)
+        found, troubles = ask(enclose, network, region, chosen, layer=layer, values=values)
+    shown = showing(json, _proved_record, _print_reach, network, found)
+    deliver(troubles, saving(found, certificate_file), shown, drawing(plot, plots.reach_set, found, network))
 
 
-def _reach_record(network: Network, found: Reach) -> dict[str, Any]:
-    sets = {"center": found.center.tolist(), "shape": found.shape.tolist()}
-    return _claim_record(found) | sets | _proved_record(network, found.seconds)
-
-
-def _proved_record(network: Network, seconds: float) -> dict[str, Any]:
-    about = {"digest": network.digest, "sizes": list(network.sizes)}
-    return {"network": about, "seconds": seconds, "verified": True}
+def _proved_record(network: Network, found: Reach | Sensitivity) -> dict[str, Any]:
+    about = {"network": output.network_record(network), "seconds": found.seconds, "verified": True}
+    return output.claim_record(found) | about
 
 
 def _print_reach(console: Console, network: Network, found: Reach) -> None:
@@ -311,45 +263,30 @@ def sensitivity(
 
     [bold]Example[/bold]
 
-      lipcert sensitivity model.npz --center zeros --radius 0.1
-
       lipcert sensitivity model.npz --box -1 1 --inputs 0,2 --plot map.png
     """
     options.check_figure(plot)
     options.check_output("--certificate", certificate_file, model)
-    with Later() as later:
-        with options.limit(seconds):
-            network = reading.network(model)
-            which = {"inputs": parsing.indices("--inputs", inputs), "outputs": parsing.indices("--outputs", outputs)}
-            chosen = parsing.limited(method, seconds)
-            found = later.best(matrix_of, network, where.region(network), chosen, **which)
-        later.save(found, certificate_file)
-        later.attempt(show, json, _sensitivity_record, _print_sensitivity, network, found)
-        later.draw(plot, plots.sensitivity_map, found)
-
-
-def _sensitivity_record(network: Network, found: Sensitivity) -> dict[str, Any]:
-    first = {name: [group[0] for group in getattr(found, name)] for name in ("outputs", "inputs")}
-    return _claim_record(found) | first | _proved_record(network, found.seconds)
+    with options.limit(seconds):
+        network = reading.network(model)
+        which = {"inputs": parsing.indices("--inputs", inputs), "outputs": parsing.indices("--outputs", outputs)}
+        found, troubles = ask(matrix_of, network, where.region(network), parsing.limited(method, seconds), **which)
+    shown = showing(json, _proved_record, _print_sensitivity, network, found)
+    deliver(troubles, saving(found, certificate_file), shown, drawing(plot, plots.sensitivity_map, found))
 
 
 def _print_sensitivity(console: Console, network: Network, found: Sensitivity) -> None:
     _print_head(console, network, describe_region(found.region))
-    fits = max(1, min((console.width - 10) // 12, len(found.inputs)))
-    most = {"inputs": found.matrix.max(axis=0), "outputs": found.matrix.max(axis=1)}
-    largest = {name: np.argsort(-bounds, kind="stable") for name, bounds in most.items()}
-    columns, rows = sorted(largest["inputs"][:fits].tolist()), sorted(largest["outputs"][:_SHOWN].tolist())
-    name_of = ["+".join(map(str, group)) for group in found.outputs]
-    headings = ["output", *(f"input {'+'.join(map(str, found.inputs[k]))}" for k in columns)]
-    cells = [[Cell(name_of[i]), *(Cell.bound(float(found.matrix[i, k])) for k in columns)] for i in rows]
-    console.print(output.ruled(Table("", headings, cells)))
-    for name, shown in (("inputs", fits), ("outputs", _SHOWN)):
-        out = largest[name][shown:]
-        if out.size:
-            console.print(
-                f"left out: {out.size} of {len(most[name])} {name}, those with the smallest bounds, none above"
-                f" {upward(float(most[name][out].max()), 4)}; --json lists all, --plot draws all"
-            )
+    most = max(1, (console.width - 10) // 12), _SHOWN
+    columns, rows = (np.sort(np.argsort(-found.matrix.max(axis=k), kind="stable")[: most[k]]).tolist() for k in (0, 1))
+    inputs, outputs = (list(map(group_in_words, groups)) for groups in (found.inputs, found.outputs))
+    cells = [[Cell(outputs[i]), *(Cell.bound(float(found.matrix[i, k])) for k in columns)] for i in rows]
+    console.print(output.ruled(Table("", ["output", *(f"input {inputs[k]}" for k in columns)], cells)))
+    if len(rows) * len(columns) < found.matrix.size:
+        console.print(
+            f"{len(columns)} of {len(inputs)} inputs and {len(rows)} of {len(outputs)} outputs, those with the largest"
+            " bounds; --json lists all, --plot draws all"
+        )
     console.print(f"bound    {upward(found.bound)} for all together, proved in {found.seconds:.3g} s")
 
 
@@ -377,8 +314,6 @@ def verify(
       lipcert bound model.npz --center zeros --radius 0.5 --certificate bound.json
 
       lipcert verify bound.json model.npz
-
-      lipcert verify --exact bound.json model.npz
     """
     if model.lower().endswith(".json") and not certificate.lower().endswith(".json"):
         raise InvalidInput(f"the certificate comes first, then the model: lipcert verify {model} {certificate}")
@@ -395,9 +330,8 @@ def verify(
         raise typer.Exit(1) from None
     seconds = time.perf_counter() - started
     if json:
-        output.print_json(
-            _verified_record(claim, proved, {"proved": True, "exact": exact, "rules": used, "seconds": seconds})
-        )
+        about = {"proved": True, "exact": exact, "rules": used, "seconds": seconds}
+        output.print_json(_verified_record(claim, proved, about))
         return
     said = [_theorem(reading.name(model), network, claim)]
     said += [f"Rules of the proof: {', '.join(used)}."] if used else []
@@ -405,15 +339,6 @@ def verify(
         said.append(f"Derived in ball arithmetic in {seconds:.3g} seconds. It also holds for all weights and biases")
         said.append("within 2⁻⁵⁰ of these, relative to their size.")
     output.console().print("\n".join(said), soft_wrap=True)
-
-
-def _claim_record(claim: Reach | Sensitivity | Certificate) -> dict[str, Any]:
-    found = {"bound": claim.bound, "region": output.region_record(claim.region), "network": claim.network}
-    if isinstance(claim, Reach):
-        return found | {"lower": claim.lower.tolist(), "upper": claim.upper.tolist(), "layer": claim.layer}
-    if isinstance(claim, Sensitivity):
-        return found | {"matrix": claim.matrix.tolist(), "outputs": claim.outputs, "inputs": claim.inputs}
-    return found | output.part_record(claim.part)
 
 
 def _verified_record(claim: Answer, proved: Any, record: dict[str, Any]) -> dict[str, Any]:
@@ -428,7 +353,7 @@ def _verified_record(claim: Answer, proved: Any, record: dict[str, Any]) -> dict
         region = output.region_record(claim.proof.ball)
         return record | {"radius": claim.radius, "label": claim.label, "region": region}
     derived = {"derived": proved} if isinstance(claim, Certificate) else {}
-    return record | derived | _claim_record(claim)
+    return record | derived | output.claim_record(claim)
 
 
 def _theorem(name: str, network: Network, claim: Answer) -> str:

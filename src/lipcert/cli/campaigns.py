@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,7 +18,7 @@ from rich.markup import escape
 
 from lipcert.cli import options, output, parsing
 from lipcert.cli.options import option
-from lipcert.cli.output import Later
+from lipcert.cli.output import deliver
 from lipcert.errors import CampaignStopped, InvalidInput, ProofFailed
 from lipcert.questions.campaign import Results, Summary, campaign, read_points, summarise
 from lipcert.questions.campaign.results import export as write
@@ -36,8 +37,8 @@ class CampaignOptions:
         bool | None,
         option(
             None,
-            "Whether to use bounds to second order, which take most of the time. They work for up to ten hidden"
-            " layers of 150 neurons or three of 250. Default: up to ten of 110 or three of 150.",
+            "Whether to use second-order bounds, which take most of the time. Default: in networks of up to ten hidden"
+            " layers of 110 neurons or three of 150.",
             "--curvature/--no-curvature",
             show_default=False,
         ),
@@ -49,8 +50,8 @@ class CampaignOptions:
         bool | None,
         option(
             None,
-            "Whether to use value functions, which take seconds per point and suit networks with up to some"
-            " hundred open neurons. Default: if --seconds-per-point is given.",
+            "Whether to use the semidefinite dual bound, which takes seconds per point. Default: with a limit for each"
+            " point.",
             "--values/--no-values",
             show_default=False,
         ),
@@ -88,19 +89,12 @@ def robust(
     of another class. The class is the largest output; without labels the predicted class counts. Results are stored as
     they come. If a run is stopped, the same command resumes it.
 
-    [bold]Example[/bold]: images with values between 0 and 1, on two processes; then the results as a CSV file.
+    [bold]Example[/bold]: images with values between 0 and 1, on two processes; then how many of the first hundred
+    points are certified, broken by a counterexample, or undecided after ten seconds.
 
       lipcert robust model.onnx test.npz --radii 0.5,0.1 --clip 0 1 --out run.sqlite --workers 2
 
-      lipcert results run.sqlite --export run.csv
-
-    The largest radius of each of the first hundred points, at most five seconds a point:
-
-      lipcert robust model.onnx test.npz --search --seconds-per-point 5 --points 0:100 --out radii.sqlite
-
-    How many points are certified, broken by a counterexample, or undecided after ten seconds:
-
-      lipcert robust model.onnx test.npz --eps 1.0 --seconds-per-point 10 --attack --out verdicts.sqlite
+      lipcert robust model.onnx test.npz --radii 1 --points 0:100 --seconds-per-point 10 --attack --out verdicts.sqlite
     """
     network = reading.network(model)
     if radii is None and not how.search:
@@ -110,7 +104,7 @@ def robust(
     if clip is not None and clip[0] > clip[1]:
         raise InvalidInput(f"--clip {clip[0]:g} {clip[1]:g}: the limits are swapped; give the lower one first")
     read = read_points(data, network)
-    with _resumable(out), _cluster(dask) as executor:
+    with _cluster(dask) as executor:
         found = campaign(
             network,
             read.x,
@@ -135,22 +129,11 @@ def robust(
 def _points(text: str | None) -> int | slice | None:
     if text is None:
         return None
-    match = re.fullmatch(r"(\d*):(\d*)|(\d+)", text.strip())
-    if match is None:
+    match = re.fullmatch(r"(\d*)(:?)(\d*)", text.strip())
+    if match is None or match[0] in ("", ":"):
         raise InvalidInput(f"--points must be a number or a range, as in 100 or 50:100; got {text!r}")
-    first, last, number = (int(part) if part else None for part in match.groups())
-    return slice(first, last) if number is None else number
-
-
-@contextmanager
-def _resumable(out: Path) -> Iterator[None]:
-    """On an interrupt, say what is stored and how to resume."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        stored = len({row.point for row in Results.read(out).rows}) if out.exists() else 0
-        points = "1 point is" if stored == 1 else f"{stored} points are"
-        raise KeyboardInterrupt(f"interrupted; {points} stored in {out}, and the same command resumes") from None
+    first, last = (int(part) if part else None for part in (match[1], match[3]))
+    return slice(first, last) if match[2] else first
 
 
 @contextmanager
@@ -160,11 +143,11 @@ def _cluster(address: str | None) -> Iterator[Executor | None]:
         return
     try:
         import distributed
+
+        connect: Any = distributed.Client  # its own annotations are incomplete
+        client = connect(address, timeout="30s")
     except ImportError:
         raise InvalidInput("--dask needs the package distributed: pip install 'lipcert[dask]'") from None
-    connect: Any = distributed.Client  # its own annotations are incomplete
-    try:
-        client = connect(address, timeout="30s")
     except (OSError, ValueError) as error:
         raise CampaignStopped(f"no Dask scheduler answers at {address}: {error}") from None
     with client:
@@ -185,16 +168,11 @@ def results(
 
     [bold]Example[/bold]
 
-      lipcert results run.sqlite
-
       lipcert results run.sqlite --export run.csv
     """
     options.check_output("--export", export, file)
     found = Results.read(file)
-    with Later() as later:
-        later.attempt(_show, found, json)
-        if export is not None:
-            later.attempt(write, found, export)
+    deliver([], partial(_show, found, json), None if export is None else partial(write, found, export))
 
 
 def _show(found: Results, json: bool) -> None:

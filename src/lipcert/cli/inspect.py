@@ -1,8 +1,10 @@
-"""``lipcert inspect``: what was read from a model, and how much of it a region leaves open."""
+"""``lipcert inspect``: what was read from a model, and how many neurons are unstable on a region."""
 
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import asdict
+from functools import partial
 from typing import Annotated, Any
 
 from rich.console import Console
@@ -13,6 +15,7 @@ from lipcert.cli.options import option
 from lipcert.errors import InvalidInput
 from lipcert.importers import examine
 from lipcert.importers.faithful import Imported
+from lipcert.importers.lowering import Origin
 from lipcert.kernel.hints import BOTH
 from lipcert.methods.greedy import ClosedForm
 from lipcert.methods.method import Problem
@@ -32,15 +35,10 @@ def inspect(
 ) -> None:
     """Show what MODEL becomes as a network: layers, activations, and what was folded.
 
-    With a region one quick pass counts the open slopes, on which the time and the memory of a bound depend.
+    With a region, one quick pass counts the unstable neurons there: those with more than one possible slope. The time
+    and memory of a bound depend on them.
 
     [bold]Example[/bold]
-
-      lipcert inspect model.onnx
-
-      lipcert inspect model.npz --activation tanh --json
-
-      lipcert inspect model.onnx --save network.npz
 
       lipcert inspect model.onnx --center test.npz:7 --radius 0.1
     """
@@ -49,43 +47,26 @@ def inspect(
     network, imported = examine(model, **reading.arguments())
     if save is not None:
         network.save(save)
-    region, record, console = where.region(network), describe(network, imported), output.console()
-    if not json:  # the layers are known before the pass over the region
-        _print_layers(console, model, record)
+    region, record = where.region(network), describe(network, imported)
     if region.bounded:
-        for layer, count in zip(record["layers"], _open_slopes(network, region), strict=False):
-            layer["open"] = count
+        for layer, count in zip(record["layers"], _unstable(network, region), strict=False):
+            layer["unstable"] = count
         record["region"] = output.region_record(region)
-    if json:
-        output.print_json(record)
-    else:
-        _print_open_slopes(console, record)
+    output.showing(json, dict, partial(_print, model), record)()
 
 
 def describe(network: Network, imported: Imported | None) -> dict[str, Any]:
     """Everything about a network, in JSON's types."""
     layers = []
     for number, layer in enumerate(network.layers):
-        origin = imported.lowered.origins[number] if imported else None
+        origin = imported.lowered.origins[number] if imported else Origin((), (), 0, 0)
         names = Counter[str]()
         for row, index in layer.neurons.groups if layer.neurons else ():
             names[row.name] += int(index.size)
-        layers.append(
-            {
-                "neurons": layer.size,
-                "activations": dict(names),
-                "weight": {
-                    "shape": list(layer.weight.shape),
-                    "sparse": bool(sparse.issparse(layer.weight)),
-                    "entries": entries(layer.weight),
-                },
-                "folded": list(origin.folded) if origin else [],
-                "applied": list(origin.applied) if origin else [],
-                "carried": origin.carried if origin else 0,
-                "dropped": origin.dropped if origin else 0,
-                "open": None,
-            }
-        )
+        weight, stored = layer.weight, entries(layer.weight)
+        about = {"neurons": layer.size, "activations": dict(names), "unstable": None}
+        about["weight"] = {"shape": list(weight.shape), "sparse": bool(sparse.issparse(weight)), "entries": stored}
+        layers.append(about | asdict(origin))
     numbers = sum(entries(layer.weight) + layer.size for layer in network.layers)
     return {
         "inputs": network.inputs,
@@ -100,15 +81,15 @@ def describe(network: Network, imported: Imported | None) -> dict[str, Any]:
     }
 
 
-def _open_slopes(network: Network, region: Region) -> list[int]:
-    """Number of neurons of each hidden layer with more than one slope over the region, by one ClosedForm pass."""
+def _unstable(network: Network, region: Region) -> list[int]:
+    """Number of unstable neurons of each hidden layer, by one ClosedForm pass."""
     region, method = question(network, region, ClosedForm())
     with suited_to(max(network.sizes)):
         layers = method.solve(Problem(network, region, BOTH)).layers
     return [int((layer.beta > layer.alpha).sum()) for layer in layers]
 
 
-def _print_layers(console: Console, model: str, record: dict[str, Any]) -> None:
+def _print(model: str, console: Console, record: dict[str, Any]) -> None:
     shape = " × ".join(map(str, record["input_shape"]))
     console.print(f"[bold]{model}[/bold]: {record['inputs']} inputs ({shape}), {record['outputs']} outputs,", end=" ")
     console.print(f"{record['parameters']:,} parameters, {record['stored']:,} numbers stored\n", soft_wrap=True)
@@ -119,14 +100,10 @@ def _print_layers(console: Console, model: str, record: dict[str, Any]) -> None:
         notes = [*layer["folded"], *(name for name in layer["applied"] if name not in layer["folded"])]
         if layer["dropped"]:
             notes.append(f"{layer['dropped']} unused neurons left out")
-        rows.append([Cell(text) for text in (str(number), str(layer["neurons"]), kinds, weight, ", ".join(notes))])
-    console.print(output.ruled(Table("", ("layer", "neurons", "activations", "weight", "made from"), rows)))
-
-
-def _print_open_slopes(console: Console, record: dict[str, Any]) -> None:
+        unstable = [] if record["region"] is None else ["" if layer["unstable"] is None else str(layer["unstable"])]
+        texts = (str(number), str(layer["neurons"]), kinds, weight, *unstable, ", ".join(notes))
+        rows.append([Cell(text) for text in texts])
+    unstable = [] if record["region"] is None else ["unstable"]
+    console.print(output.ruled(Table("", ("layer", "neurons", "activations", "weight", *unstable, "made from"), rows)))
     if record["region"] is None:
-        console.print("Give --center and --radius to count open slopes, on which time and memory depend.")
-        return
-    counted = [(k, layer) for k, layer in enumerate(record["layers"], 1) if layer["open"] is not None]
-    rows = [[Cell(str(k)), Cell(str(layer["neurons"])), Cell(str(layer["open"]))] for k, layer in counted]
-    console.print(output.ruled(Table("", ("layer", "neurons", "open slopes"), rows)))
+        console.print("Give --center and --radius to count unstable neurons, on which time and memory depend.")

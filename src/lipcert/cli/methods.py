@@ -10,7 +10,7 @@ from rich.console import Console
 
 from lipcert.cli import options, output
 from lipcert.cli.options import option
-from lipcert.cli.output import Later, show
+from lipcert.cli.output import ask, deliver, drawing, showing
 from lipcert.errors import InvalidInput, ProofFailed
 from lipcert.methods.greedy import ClosedForm, Diagonal, Scalar
 from lipcert.methods.joint import Joint
@@ -49,27 +49,24 @@ def compare(
     [bold]Example[/bold]
 
       lipcert compare model.npz --activation relu --center zeros --radius 0.5 --timeout 20 --plot compare.png
-
-      lipcert compare model.onnx --methods trivial,lipsdp-neuron,joint --json
     """
     options.check_figure(plot)
     names = None if methods is None else [name.strip() for name in methods.split(",")]
-    with Later() as later:
-        with options.limit(seconds):
-            network = reading.network(model)
-            region = where.region(network)
-            comparison = later.best(run_all, network, region, names, timeout=timeout)
-        later.attempt(show, json, _record, _print, network, region, comparison)
-        later.draw(plot, plots.comparison, comparison)
+    with options.limit(seconds):
+        network = reading.network(model)
+        region = where.region(network)
+        comparison, troubles = ask(run_all, network, region, names, timeout=timeout)
+    shown = showing(json, _record, _print, network, region, comparison)
+    deliver(troubles, shown, drawing(plot, plots.comparison, comparison))
     if all(row.bound is None for row in comparison.rows):
         raise ProofFailed("no method found a bound; a longer --timeout or other --methods may help")
 
 
 def _record(network: Network, region: Region, comparison: Comparison) -> dict[str, Any]:
-    below = output.lower_record(0.0, comparison.lower)
-    del below["ratio"]  # each row has its own
     about = {"network": output.network_record(network), "region": output.region_record(region)}
-    return about | below | {"rows": [dataclasses.asdict(row) for row in comparison.rows]}
+    return (
+        about | output.lower_record(comparison.lower) | {"rows": [dataclasses.asdict(row) for row in comparison.rows]}
+    )
 
 
 def _print(console: Console, network: Network, region: Region, comparison: Comparison) -> None:
@@ -112,21 +109,21 @@ def demo(
     """
     console = output.console()
     network, ball = paper_network(width=40, layers=20, activation="relu"), Ball(paper_center(), 1.0)
+    options.check_output("--save", save)
     if save is not None:
-        if save.suffix.lower() != ".npz" or save.exists() or not save.parent.is_dir():
-            raise InvalidInput(f"--save must name a new .npz file in a folder that exists, got {save}")
+        if save.exists():
+            raise InvalidInput(f"--save must name a new file, got {save}")
         network.save(save)
     console.print(output.grid([("network", describe_network(network)), ("region", describe_region(ball))]), "")
     lower, trivial = lower_bound(network, ball), certify(network, Everywhere(), Trivial())
-    time, smallest = ".2f", trivial.bound
-    rows = [(Cell("trivial"), Cell.bound(trivial.bound), Cell(), Cell(), Cell.number(trivial.seconds, time))]
+    smallest = trivial.bound
+    rows = [(Cell("trivial"), Cell.bound(smallest), Cell(), Cell(), Cell.number(trivial.seconds, ".2f"))]
     for name, method in LADDER.items():
         everywhere = None if isinstance(method, Split) else certify(network, Everywhere(), method).bound
         local = certify(network, ball, method)
         smallest = min(smallest, local.bound)
-        ratio = Cell.number(local.bound / lower.value, ".3g")
-        seconds = Cell.number(local.seconds, time)
-        rows.append((Cell(name), Cell.bound(everywhere), Cell.bound(local.bound), ratio, seconds))
+        found = Cell.bound(everywhere), Cell.bound(local.bound), Cell.number(local.bound / lower.value, ".3g")
+        rows.append((Cell(name), *found, Cell.number(local.seconds, ".2f")))
     rows.append((Cell("lower bound"), Cell(), Cell.below(lower.value), Cell("1", 1.0), Cell()))
     headings = ("method", "over all inputs", "over the ball", "÷ lower bound", "seconds")
     console.print(output.ruled(Table("", headings, rows), ends={0, len(LADDER)}))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from functools import partial, wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
@@ -106,8 +106,8 @@ class ReadingOptions:
 
     def network(self, model: str) -> Network:
         """The network in a file."""
-        front: dict[str, Any] = {"mean": self.mean, "std": self.std}
-        front = {name: None if text is None else parsing.listed(f"--{name}", text) for name, text in front.items()}
+        front = {name: getattr(self, name) for name in ("mean", "std")}
+        front = {name: text and parsing.listed(f"--{name}", text) for name, text in front.items()}
         return load(model, **front, **self.arguments())
 
     def name(self, model: str) -> str:
@@ -120,7 +120,7 @@ class ReadingOptions:
 
 
 _CENTER = (
-    "Centre of the ball: a .npy, .npz or .csv file, numbers separated by commas, or 'zeros'. test.npz:7 is point 7,"
+    "Centre of the ball: a .npy or .npz file, numbers separated by commas, or 'zeros'. test.npz:7 is point 7,"
     " from 0, of a file with many."
 )
 
@@ -159,28 +159,20 @@ class RegionOptions(CenterOptions):
 
     def region(self, network: Network) -> Region:
         """The region for a network; all inputs without any option."""
-        no_ball = self.center is None and self.radius is None
-        norm = parsing.norm("--norm", self.norm, self.input_scale)
-        if norm.name != L2.name and (self.box is not None or no_ball):
-            raise InvalidInput("--norm is that of a ball: give --center and --radius too, or leave it out")
-        if self.box is not None:
-            if not no_ball or self.clip is not None:
+        if self.radius is not None:
+            if self.box is not None:
                 raise InvalidInput("--box describes the whole region; leave out --center, --radius and --clip")
-            return Box(*parsing.corners("--box", self.box, network.inputs))
-        if no_ball:
-            if self.clip is not None:
-                raise InvalidInput("--clip needs a ball to clip: give --center and --radius; for a box alone use --box")
-            return Everywhere()
-        if self.center is None:
-            raise InvalidInput("--radius needs --center: a file, numbers separated by commas, or zeros")
-        if self.radius is None:
+            return self.ball(network, self.radius)
+        if self.center is not None:
             raise InvalidInput("--center needs --radius, as in --radius 0.1; without both the bound is global")
-        return self.ball(network, self.radius)
+        if self.clip is not None or parsing.norm("--norm", self.norm, self.input_scale).name != L2.name:
+            raise InvalidInput("--clip and --norm describe a ball: give --center and --radius too, or leave them out")
+        return Everywhere() if self.box is None else Box(*parsing.corners("--box", self.box, network.inputs))
 
 
 @dataclass(frozen=True)
 class NormOptions:
-    """The norms of a bound; units of the inputs are those of the ball."""
+    """The norms of a bound; inputs are in the units of the ball."""
 
     input_norm: Annotated[str, _norms(_NORM, "Norm of changes of the input.")] = "l2"
     output_norm: Annotated[str, _norms(_NORM, "Norm of changes of the output.")] = "l2"
@@ -206,10 +198,10 @@ def expanded(verb: Callable[..., None]) -> Callable[..., None]:
             continue
         groups[parameter.name] = kind
         inner = get_type_hints(kind, include_extras=True)
-        for field in fields(kind):
-            default = Parameter.empty if field.default is MISSING else field.default
-            annotation = inner[field.name]
-            parameters.append(Parameter(field.name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation))
+        parameters += [
+            Parameter(field.name, Parameter.KEYWORD_ONLY, default=field.default, annotation=inner[field.name])
+            for field in fields(kind)
+        ]
 
     @wraps(verb)
     def command(**values: Any) -> None:
@@ -231,19 +223,17 @@ def limit(seconds: float | None) -> AbstractContextManager[Clock]:
 
 def check_figure(path: Path | None) -> None:
     """Check before the work that the figure of --plot can be drawn and written."""
-    if path is None:
-        return
-    if path.suffix.lower() not in (".png", ".pdf", ".svg") or not path.parent.is_dir():
-        raise InvalidInput(f"--plot must name a .png, .pdf or .svg file in a folder that exists, got {path}")
-    check_output("--plot", path)
-    plots.figure()  # raises if matplotlib is missing
+    if path is not None:
+        if path.suffix.lower() not in (".png", ".pdf", ".svg"):
+            raise InvalidInput(f"--plot must name a .png, .pdf or .svg file, got {path}")
+        check_output("--plot", path)
+        plots.figure()  # raises if matplotlib is missing
 
 
 def check_output(name: str, path: Path | None, *inputs: str | Path) -> None:
     """Check before the work that the file of an option can be written and is not one of the inputs."""
     if path is None:
         return
-    for other in inputs:
-        if path.exists() and os.path.exists(other) and path.samefile(other):
-            raise InvalidInput(f"{name} {path} would overwrite {other}; give another file")
+    if any(path.exists() and os.path.exists(other) and path.samefile(other) for other in inputs):
+        raise InvalidInput(f"{name} {path} would overwrite its source; give another file")
     require_writable(path)

@@ -5,18 +5,20 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Container, Sequence
+from functools import partial
 from json import dumps
 from pathlib import Path
-from types import TracebackType
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeAlias, TypeVar
 
 import rich.box
 import rich.table
 import typer
 from rich.console import Console
 
+from lipcert.answers.certificate import Certificate
+from lipcert.answers.reach import Reach
+from lipcert.answers.sensitivity import Sensitivity
 from lipcert.errors import LipcertError
-from lipcert.kernel.hints import Part
 from lipcert.methods.lower import LowerBound
 from lipcert.model.network import Network
 from lipcert.model.norms import Norms
@@ -27,70 +29,59 @@ from lipcert.show import plots
 from lipcert.show.wording import activations
 
 Found = TypeVar("Found")
+Step: TypeAlias = Callable[[], object]
+_BEST_SO_FAR = "interrupted; this is the best answer so far"
 
 
-class Later:
-    """Collects errors that happen after there is an answer, so that the answer is shown first.
+def ask(question: Callable[..., Found], *arguments: Any, **options: Any) -> tuple[Found, list[BaseException]]:
+    """The answer to a question; after an interrupt the best answer so far, if there is one, and the interrupt."""
+    try:
+        return question(*arguments, **options), []
+    except KeyboardInterrupt as stop:
+        found: Found | None = getattr(stop, "best", None)
+        if found is None:
+            raise
+        return found, [KeyboardInterrupt(_BEST_SO_FAR)]
 
-    A verb works in a block ``with Later() as later:``; the first error is raised at its end.
-    """
 
-    def __init__(self) -> None:
-        self.troubles: list[BaseException] = []
+def ask_also(troubles: list[BaseException], question: Callable[..., Found], *arguments: Any) -> Found | None:
+    """The answer to a second question; None if it fails, which joins the troubles, or after an interrupt."""
+    try:
+        found, stopped = ask(question, *arguments) if not troubles else (None, [])
+    except KeyboardInterrupt:
+        found, stopped = None, [KeyboardInterrupt(_BEST_SO_FAR)]
+    except (LipcertError, MemoryError) as trouble:
+        found, stopped = None, [trouble]
+    troubles += stopped
+    return found
 
-    def best(self, question: Callable[..., Found], *arguments: Any, **options: Any) -> Found:
-        """The answer to a question; on an interrupt the best answer so far, if there is one."""
+
+def deliver(troubles: list[BaseException], *steps: Step | None) -> None:
+    """Save, print and draw an answer: every step is taken, whatever fails; the first error is raised at the end."""
+    for step in filter(None, steps):
         try:
-            return question(*arguments, **options)
-        except KeyboardInterrupt as stop:
-            found: Found | None = getattr(stop, "best", None)
-            if found is None:
-                raise
-            self.troubles.append(_stopped())
-            return found
-
-    def extra(self, question: Callable[..., Found], *arguments: Any, **options: Any) -> Found | None:
-        """The answer to an optional question; None if it fails, or after an interrupt."""
-        if any(isinstance(trouble, KeyboardInterrupt) for trouble in self.troubles):
-            return None
-        try:
-            return self.best(question, *arguments, **options)
-        except (LipcertError, MemoryError) as trouble:
-            self.troubles.append(trouble)
-        except KeyboardInterrupt:
-            self.troubles.append(_stopped())
-        return None
-
-    def attempt(self, write: Callable[..., object], *arguments: Any) -> None:
-        """Write a file, or print."""
-        try:
-            write(*arguments)
+            step()
         except (LipcertError, OSError) as trouble:
-            self.troubles.append(trouble)
-
-    def save(self, answer: Answer, path: Path | None) -> None:
-        """Save an answer, if a file was named."""
-        if path is not None:
-            self.attempt(save_answer, answer, path)
-
-    def draw(self, path: Path | None, figure: Callable[..., Any], *arguments: Any) -> None:
-        """Draw a figure and save it, if a file was named."""
-        if path is not None:
-            self.attempt(plots.save, figure(*arguments), path)
-
-    def __enter__(self) -> Later:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        if error is None and self.troubles:
-            first, *others = self.troubles
-            for other in others:
-                first.add_note(str(other))
-            raise first
+            troubles.append(trouble)
+    if troubles:
+        for other in troubles[1:]:
+            troubles[0].add_note(str(other))
+        raise troubles[0]
 
 
-def _stopped() -> KeyboardInterrupt:
-    return KeyboardInterrupt("interrupted; this is the best answer so far")
+def saving(answer: Answer, path: Path | None) -> Step | None:
+    """The step that saves an answer, if a file was named."""
+    return None if path is None else partial(save_answer, answer, path)
+
+
+def drawing(path: Path | None, figure: Callable[..., Any], *arguments: Any) -> Step | None:
+    """The step that draws a figure, if a file was named."""
+    return None if path is None else lambda: plots.save(figure(*arguments), path)
+
+
+def showing(json: bool, record: Callable[..., Any], printer: Callable[..., None], *found: Any) -> Step:
+    """The step that prints an answer, as one JSON object or as text."""
+    return (lambda: print_json(record(*found))) if json else (lambda: printer(console(), *found))
 
 
 class _Console(Console):
@@ -103,14 +94,6 @@ class _Console(Console):
 def console() -> Console:
     """The console for text."""
     return _Console(highlight=False)
-
-
-def show(json: bool, record: Callable[..., dict[str, Any]], printer: Callable[..., None], *found: Any) -> None:
-    """Print a result as one JSON object, or as text."""
-    if json:
-        print_json(record(*found))
-    else:
-        printer(console(), *found)
 
 
 def print_json(record: dict[str, Any]) -> None:
@@ -153,12 +136,6 @@ def method_record(method: object) -> dict[str, Any]:
     return {"name": type(method).__name__, **options}
 
 
-def part_record(part: Part) -> dict[str, Any]:
-    """The part of a network, and the norms of a bound if they are not plain ℓ2."""
-    found = {"layers": part.layers, "inputs": part.inputs, "outputs": part.outputs}
-    return {"part": found, **norms_record(part.norms)}
-
-
 def norms_record(norms: Norms) -> dict[str, Any]:
     """The norms of a bound; empty if both are plain ℓ2."""
     return {} if norms.plain else {"norms": {"input": norms.input.record(), "output": norms.output.record()}}
@@ -175,14 +152,26 @@ def region_record(region: Region) -> dict[str, Any]:
     return {"kind": type(region).__name__.lower()}
 
 
-def lower_record(bound: float, lower: LowerBound | None) -> dict[str, Any]:
-    """A lower bound, where it is attained, and the ratio; None where there is none."""
+def claim_record(claim: Certificate | Reach | Sensitivity) -> dict[str, Any]:
+    """What an answer claims, in JSON's types."""
+    found = {"bound": claim.bound, "region": region_record(claim.region), "network": claim.network}
+    if isinstance(claim, Certificate):
+        part = {"layers": claim.part.layers, "inputs": claim.part.inputs, "outputs": claim.part.outputs}
+        return {**found, "part": part, **norms_record(claim.part.norms)}
+    if isinstance(claim, Sensitivity):
+        return {**found, "matrix": claim.matrix.tolist(), "outputs": claim.outputs, "inputs": claim.inputs}
+    arrays = {name: getattr(claim, name).tolist() for name in ("lower", "upper", "center", "shape")}
+    return {**found, **arrays, "layer": claim.layer}
+
+
+def lower_record(lower: LowerBound | None) -> dict[str, Any]:
+    """A lower bound and where it is attained; None where there is none."""
     if lower is None:
-        return {"lower": None, "lower_point": None, "ratio": None}
-    return {"lower": lower.value, "lower_point": lower.point.tolist(), "ratio": ratio(bound, lower)}
+        return {"lower": None, "lower_point": None}
+    return {"lower": lower.value, "lower_point": lower.point.tolist()}
 
 
-def ratio(bound: float, lower: LowerBound) -> float | None:
+def ratio(bound: float, lower: LowerBound | None) -> float | None:
     """Bound divided by lower bound; None if that is not a number."""
-    found = bound / lower.value if lower.value > 0.0 else math.inf
+    found = bound / lower.value if lower is not None and lower.value > 0.0 else math.inf
     return found if math.isfinite(found) else None

@@ -21,7 +21,7 @@ def report(
         list[Path],
         typer.Argument(
             metavar="SOURCE…",
-            help="Saved answers of any kind, the .sqlite file of lipcert robust, or the folder of lipcert reproduce.",
+            help="Saved answers of any kind, and .sqlite files of lipcert robust.",
         ),
     ],
     reading: options.ReadingOptions,
@@ -32,7 +32,7 @@ def report(
     ] = None,
     title: Annotated[str | None, option("TEXT", "Title of the page.")] = None,
 ) -> None:
-    """Write one HTML page about saved answers, a campaign, or a reproduction of the paper.
+    """Write one HTML page about saved answers and campaigns.
 
     Answers are files of --certificate of bound, sweep, reach or sensitivity, or of save in Python. The page is one file
     that loads nothing: summary, sortable tables, figures, and for each answer what is claimed, about which network and
@@ -40,10 +40,6 @@ def report(
     about none of the models; the page says which and why.
 
     [bold]Example[/bold]
-
-      lipcert bound model.npz --center zeros --radius 0.5 --certificate bound.json
-
-      lipcert reach model.npz --center zeros --radius 0.5 --certificate reach.json
 
       lipcert report bound.json reach.json --model model.npz -o report.html
 
@@ -82,15 +78,13 @@ def reproduce(
 ) -> None:
     """Run the paper's experiments: its networks, its methods and lipcert's, beside the printed numbers.
 
-    Writes a CSV and a Markdown file for each section, figures, and run.json. Results are stored as they come, and the
-    same command resumes a run that was stopped. Each method runs in its own process with a time limit, quick methods
-    first; a method that takes too long says so in its row.
+    Writes a CSV and a Markdown file for each section, figures, run.json, and report.html with all of it. Results are
+    stored as they come, and the same command resumes a run that was stopped. Each method runs in its own process with a
+    time limit, quick methods first; a method that takes too long says so in its row.
 
-    [bold]Example[/bold]: five minutes; then the MNIST study with the real images; then everything, which takes hours.
+    [bold]Example[/bold]: five minutes; then everything with the real images, which takes hours.
 
       lipcert reproduce all --quick --out results/quick
-
-      lipcert reproduce mnist --data mnist/ --out results/mnist
 
       lipcert reproduce all --data mnist/ --out results/full
     """

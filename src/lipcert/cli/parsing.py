@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import NoneType
 from typing import Any, TypeVar
 
 import numpy as np
@@ -36,10 +36,9 @@ def method(name: str | Method) -> Method:
 def limited(chosen: Method | None, seconds: float | None, default: Method | None = None) -> Method | None:
     """The method, or the default one, with that time limit if it can have one."""
     chosen = default if chosen is None else chosen
-    if seconds is None:
+    if seconds is None or not isinstance(chosen, (Auto, Joint, Split, NoneType)):
         return chosen
-    chosen = Auto() if chosen is None else chosen
-    return replace(chosen, seconds=seconds) if isinstance(chosen, (Auto, Joint, Split)) else chosen
+    return replace(Auto() if chosen is None else chosen, seconds=seconds)
 
 
 def activations(text: str | None) -> str | list[str] | None:
@@ -105,7 +104,7 @@ def span(option: str, text: str | None) -> tuple[int, int] | None:
 
 def listed(option: str, text: str) -> Array:
     """Numbers separated by commas, or those of a file."""
-    what = "numbers separated by commas, a .npy, .npz or .csv file, or zeros"
+    what = "numbers separated by commas, a .npy or .npz file, or zeros"
     return _from_file(option, text) if _is_file(text) else np.array(_parts(option, text, float, what))
 
 
@@ -136,33 +135,25 @@ def corners(option: str, texts: tuple[str, str], size: int) -> tuple[Array, Arra
 
 
 def _is_file(text: str) -> bool:
-    return Path(re.sub(r":-?\d+$", "", text)).suffix.lower() in (".npy", ".npz", ".csv")
+    return Path(re.sub(r":-?\d+$", "", text)).suffix.lower() in (".npy", ".npz")
 
 
 def _from_file(option: str, text: str) -> Array:
     """The array of a file, or for FILE:N its entry N along the first axis."""
-    match = re.fullmatch(r"(.*):(\d+)", text)
-    if match is None:
+    path, _, number = text.rpartition(":")
+    if not number.isdecimal():
         return _array(option, Path(text), None)
-    array, position = _array(option, Path(match[1]), "x"), int(match[2])
-    if array.ndim < 2 or position >= len(array):
+    array = _array(option, Path(path), "x")
+    if array.ndim < 2 or int(number) >= len(array):
         held = f"{len(array)} points, from 0" if array.ndim > 1 else "one point only"
-        raise InvalidInput(f"{option} {text}: there is no point {position}; the file holds {held}")
-    return np.asarray(array[position])
+        raise InvalidInput(f"{option} {text}: there is no point {number}; the file holds {held}")
+    return np.asarray(array[int(number)])
 
 
 def _array(option: str, path: Path, name: str | None) -> Array:
     """The only array of a file; of several, the one of that name."""
     if not path.is_file():
         raise InvalidInput(f"{option}: there is no file {path}")
-    if path.suffix.lower() == ".csv":
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("error")  # numpy only warns about an empty file
-                return np.loadtxt(path, delimiter=",", ndmin=1)
-        except (ValueError, UserWarning) as error:
-            what = f"must hold numbers separated by commas and nothing else; {error}"
-            raise InvalidInput(f"{option}: {path} {what}") from None
     try:
         arrays = stored(path)
     except UnreadableModel as error:

@@ -6,10 +6,9 @@ import gzip
 import hashlib
 import importlib
 import itertools
-import json
 import struct
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
@@ -17,10 +16,10 @@ from typing import Any, Final
 import numpy as np
 
 from lipcert.errors import InvalidInput
-from lipcert.files.whole import write_whole
 from lipcert.importers import load
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
+from lipcert.reproduce.store import Key, Store
 from lipcert.runtime.clock import clock
 
 FILES: Final = {
@@ -59,19 +58,9 @@ def read_images(folder: Path | None = None) -> Images:
     """MNIST from a folder with its four files, raw or gzipped; without a folder scikit-learn's digits."""
     if folder is None:
         return _digits()
-    if not folder.is_dir():
-        raise InvalidInput(f"the data must be a folder with MNIST's four files; {folder} is not a folder")
-    found = {
-        name: [path for path in (folder / name, folder / f"{name}.gz") if path.is_file()]
-        for names in FILES.values()
-        for name in names
-    }
-    missing = [name for name, paths in found.items() if not paths]
-    if missing:
-        raise InvalidInput(f"{folder} lacks {', '.join(missing)} (with or without .gz); MNIST has four files")
     sets = []
     for names in FILES.values():
-        x, y = (_idx(found[name][0]) for name in names)
+        x, y = (_idx(folder / name) for name in names)
         if len(x) != len(y) or not len(x):
             raise InvalidInput(f"{folder} has {len(x)} images but {len(y)} labels; get its files again")
         sets.append((x.reshape(len(x), -1) / 255.0, y.astype(int)))
@@ -80,18 +69,18 @@ def read_images(folder: Path | None = None) -> Images:
 
 def _idx(path: Path) -> Array:
     """The array in an idx file: two zeros, the type (8: bytes), the number of axes, their sizes, the bytes."""
+    packed = path.with_name(f"{path.name}.gz")
+    if not (path.is_file() or packed.is_file()):
+        raise InvalidInput(f"{path.parent} lacks {path.name} (with or without .gz); MNIST has four files")
     try:
-        content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-    except (OSError, EOFError) as error:
+        content = path.read_bytes() if path.is_file() else gzip.decompress(packed.read_bytes())
+        zeros, kind, axes = struct.unpack_from(">HBB", content)
+        shape = struct.unpack_from(f">{axes}I", content, 4)
+        if (zeros, kind) != (0, 8):
+            raise ValueError("it is not an idx file of bytes")
+        return np.frombuffer(content, np.uint8, offset=4 + 4 * axes).reshape(shape)
+    except (OSError, EOFError, ValueError, struct.error) as error:
         raise InvalidInput(f"{path} is damaged: {error}") from None
-    axes = content[3] if content[:3] == b"\x00\x00\x08" and len(content) > 3 else 0
-    start = 4 + 4 * axes
-    if not axes or len(content) < start:
-        raise InvalidInput(f"{path} is not an idx file of bytes")
-    shape = struct.unpack(f">{axes}I", content[4:start])
-    if len(content) - start != np.prod(shape, dtype=float):
-        raise InvalidInput(f"{path} is damaged: its size does not fit its shape {shape}")
-    return np.frombuffer(content, np.uint8, offset=start).reshape(shape)
 
 
 def _digits() -> Images:
@@ -211,21 +200,22 @@ enough, and a penalty of 1 would leave little to learn.
 """
 
 
-def classifiers(folder: Path, images: Images, recipes: Mapping[str, Recipe] | None = None) -> list[Classifier]:
+def classifiers(
+    folder: Path, images: Images, store: Store, recipes: Mapping[str, Recipe] | None = None
+) -> list[Classifier]:
     """Both classifiers: from the folder if they were trained on these images by the same recipe, else trained now.
 
-    They are saved as NAME.npz, which ``lipcert.load`` reads, and described in models.json.
+    They are saved as NAME.npz, which ``lipcert.load`` reads, and accuracy and epochs are kept in the store.
     """
-    ledger = folder / "models.json"
-    known: dict[str, Any] = json.loads(ledger.read_text(encoding="utf-8")) if ledger.exists() else {}
     found = []
     for name, recipe in (recipes or RECIPES[images.name]).items():
-        about = {"images": images.digest, "recipe": {**asdict(recipe), "hidden": list(recipe.hidden)}}
-        path, note = folder / f"{name}.npz", known.get(name, {})
-        if not path.exists() or {key: note.get(key) for key in about} != about:
+        path = folder / f"{name}.npz"
+        key: Key = {"trained": name, "recipe": repr(recipe), "images": images.digest}
+        note = store.find(key)
+        if note is None or not path.exists():
             made = train(images, recipe, name)
             made.network.save(path)
-            known[name] = note = {**about, "accuracy": made.accuracy, "epochs": made.epochs, "data": images.name}
-            write_whole(ledger, json.dumps(known, indent=1) + "\n")
+            note = {"accuracy": made.accuracy, "epochs": made.epochs}
+            store.add(key, note)
         found.append(Classifier(load(path), note["accuracy"], note["epochs"], name))
     return found

@@ -1,4 +1,4 @@
-"""Results of the studies as CSV files, and the same tables in Markdown."""
+"""Results of the studies as files: CSV, the same tables in Markdown, and a page."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import csv
 import io
 import math
 import statistics
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
@@ -18,17 +18,19 @@ from lipcert.model.arrays import Array
 from lipcert.questions.certify import OWN
 from lipcert.questions.tables import Cell, Table
 from lipcert.reproduce.cells import STUDIES, origin
-from lipcert.reproduce.mnist import PAPER_METHOD, RULES, Sample, Study
-from lipcert.reproduce.printed import PAPER_RADII, PaperModel, paper_model
+from lipcert.reproduce.mnist import PAPER_METHOD, Sample, Study
+from lipcert.reproduce.printed import PAPER_RADII, paper_model
 from lipcert.reproduce.tables import Line, Plan
-from lipcert.show.report.writing import csv_table
+from lipcert.show.report.page import Figure, Section, page
 from lipcert.show.wording import describe_network
 
 
-def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+def write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     """A file with a line of names and a line a row; None is empty, numbers have all their digits."""
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows([header, *rows])
+    writer = csv.DictWriter(text, list(rows[0]) if rows else [], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
     write_whole(path, text.getvalue())
 
 
@@ -52,10 +54,6 @@ def _write(path: Path, *parts: str) -> None:
     write_whole(path, "\n\n".join(part.strip() for part in parts) + "\n")
 
 
-HEADER = (
-    *("table", "width", "layers", "radius", "method", "origin", "paper", "value", "difference", "agrees"),
-    *("paper_seconds", "seconds", "status", "lower", "best_paper", "ours", "ratio"),
-)
 _TABLE = """\
 The networks are the paper's, regenerated from their seeds; the ball has radius √5·δ, with which its tables were
 computed. *Paper* is what is printed, *value* what came out on this machine: of methods of the literature the number as
@@ -67,21 +65,34 @@ A method that took longer than {timeout:g} s has *timeout*, and is *not started*
 def write_table(folder: Path, plan: Plan, found: Sequence[Line]) -> None:
     """The files NAME.csv and NAME.md of a study."""
     file = folder / f"{plan.study}.csv"
-    write_csv(file, HEADER, map(_record, found))
+    write_csv(file, list(map(_record, found)))
     whole = csv_table(file).without("table", "origin", "lower", "best paper", "ours", "ratio")
     parts = [f"# {STUDIES[plan.study].title}", _TABLE.format(timeout=plan.timeout), table_summary(found)]
     parts += ["## Bounds, cell by cell", markdown(_cells(found)), "## Every method", markdown(whole)]
     _write(folder / f"{plan.study}.md", *parts)
 
 
-def _record(line: Line) -> tuple[object, ...]:
+def _record(line: Line) -> dict[str, Any]:
     cell, result = line.cell, line.result
-    agreement = {True: "yes", False: "no", None: None}[line.agreement]
-    return (
-        *(cell.study, cell.width, cell.layers, f"{cell.delta * math.sqrt(5.0):.6g}", line.method, origin(line.method)),
-        *(line.printed.bound, result.value, line.difference, agreement, line.printed.seconds, result.seconds),
-        *(result.status, line.lower, line.best_paper, line.ours, line.ratio),
-    )
+    return {
+        "table": cell.study,
+        "width": cell.width,
+        "layers": cell.layers,
+        "radius": f"{cell.delta * math.sqrt(5.0):.6g}",
+        "method": line.method,
+        "origin": origin(line.method),
+        "paper": line.printed.bound,
+        "value": result.value,
+        "difference": line.difference,
+        "agrees": {True: "yes", False: "no", None: None}[line.agreement],
+        "paper_seconds": line.printed.seconds,
+        "seconds": result.seconds,
+        "status": result.status,
+        "lower": line.lower,
+        "best_paper": line.best.value,
+        "ours": line.ours,
+        "ratio": line.ratio,
+    }
 
 
 def table_summary(found: Sequence[Line]) -> str:
@@ -89,22 +100,20 @@ def table_summary(found: Sequence[Line]) -> str:
     firsts = [next(group) for _, group in groupby(found, key=lambda line: line.cell)]
     ratios = [line.ratio for line in firsts if line.ratio is not None]
     gaps = [line.ours / line.lower for line in firsts if line.ours is not None and line.lower]
-    compared = [line for line in found if line.agreement is not None]
+    agreements = [line.agreement for line in found if line.agreement is not None]
     text = []
     if ratios:
-        below = sum(line.below is True for line in firsts)
         text.append(
-            f"lipcert's best bound is at or below the smallest printed figure in {below} of {len(ratios)} cells, by a"
-            f" median factor of {1.0 / statistics.median(ratios):.3g}."
+            f"lipcert's best bound is at or below the smallest printed figure in {sum(line.below for line in firsts)}"
+            f" of {len(ratios)} cells, by a median factor of {1.0 / statistics.median(ratios):.3g}."
         )
     if gaps:
+        middle, most = statistics.median(gaps), max(gaps)
+        text.append(f"It is {middle:.3g} times the lower bound in the median, {most:.3g} at most.")
+    if agreements:
         text.append(
-            f"It is {statistics.median(gaps):.3g} times the lower bound in the median, {max(gaps):.3g} at most."
-        )
-    if compared:
-        right = sum(line.agreement is True for line in compared)
-        text.append(
-            f"Of {len(compared)} printed numbers that were computed again, {right} agree in every printed digit."
+            f"Of {len(agreements)} printed numbers that were computed again, {sum(agreements)} agree in every printed"
+            " digit."
         )
     return " ".join(text)
 
@@ -114,13 +123,11 @@ def _cells(found: Sequence[Line]) -> Table:
     names = [name for name in OWN if any(line.method == name for line in found)]
     rows = []
     for cell, group in groupby(found, key=lambda line: line.cell):
-        values, place = {}, f"{cell.width} × {cell.layers}"
-        for line in group:
-            values[line.method] = line.result.value
-        place += f", δ = {cell.delta:g}" if cell.study == "radius" else ""
-        own = (Cell.bound(values.get(name)) for name in names)
-        ends = Cell.below(line.lower), Cell.number(line.ratio, ".3g")
-        rows.append((Cell(place), Cell.number(line.best_paper), *own, *ends))
+        lines = list(group)
+        values = {line.method: line.result.value for line in lines}
+        place = f"{cell.width} × {cell.layers}" + (f", δ = {cell.delta:g}" if cell.study == "radius" else "")
+        ends = Cell.below(lines[0].lower), Cell.number(lines[0].ratio, ".3g")
+        rows.append((Cell(place), Cell.number(lines[0].best.value), *(Cell.bound(values.get(n)) for n in names), *ends))
     headings = ("width × layers", "best printed", *names, "lower bound", "best of ours / best printed")
     return Table("", headings, rows)
 
@@ -132,16 +139,10 @@ MEANING: Final = {
     "plain": "the same rule with lipcert's bounds (joint)",
     "pairs": "a bound for every pair of classes, the same ε",
     "search": "pairs of classes, linear relaxation, ε searched for",
-    "curved": "the same, and a bound to second order",
+    "curved": "the same, and second-order bounds",
     "valid": "the same, where only inputs with pixels in [0, 1] count, as for attacks",
 }
 """What the rules of certified radii are."""
-_CHOICES: Final = {"random": "random points", "images": "test images"}
-_BOUNDS = (
-    *("model", "points", "radius", "method", "mean", "deviation", "paper_mean", "paper_deviation"),
-    *("failure", "paper_failure", "seconds"),
-)
-_RADII = ("model", "points", "rule", "mean", "ratio", "paper_ratio", "attacked")
 _STUDY = """\
 Two classifiers, {layers} with ELU neurons: *baseline* trained with cross-entropy, *regularised* with the squared norm
 of the Jacobian added to it. {data} Bounds hold over balls of radius ε around {count} points: *random* in
@@ -152,12 +153,10 @@ _DATA = {"mnist": "They are trained on MNIST.", "digits": "They are trained on s
 
 
 def write_study(folder: Path, study: Study) -> None:
-    """The files mnist.csv, mnist_radii.csv, mnist_points.csv and mnist.md."""
+    """The files mnist.csv, mnist_radii.csv and mnist.md."""
     bounds, radii = folder / "mnist.csv", folder / "mnist_radii.csv"
-    write_csv(bounds, _BOUNDS, _bounds(study))
-    write_csv(radii, _RADII, [row for sample in study.samples for row in _radii(study, sample)])
-    header = ("model", "points", "point", "predicted", "margin", *RULES, "attacked")
-    write_csv(folder / "mnist_points.csv", header, [row for sample in study.samples for row in _points(sample)])
+    write_csv(bounds, list(_bounds(study)))
+    write_csv(radii, list(_radii(study)))
     models = {sample.classifier.name: sample.classifier for sample in study.samples}
     facts = [
         (Cell(n), Cell(f"{one.accuracy:.2%}"), Cell.number(one.epochs, "d"), Cell.bound(study.trivial[n]))
@@ -179,51 +178,42 @@ def write_study(folder: Path, study: Study) -> None:
     )
 
 
-def _printed(study: Study, name: str) -> PaperModel | None:
-    return paper_model(name) if study.images.name == "mnist" else None
-
-
-def _bounds(study: Study) -> Iterator[tuple[object, ...]]:
+def _bounds(study: Study) -> Iterator[dict[str, Any]]:
     for sample in study.samples:
         name = sample.classifier.name
-        printed = _printed(study, name)
+        printed = paper_model(name) if study.images.name == "mnist" else None
         for method, bounds in sample.bounds.items():
             same = printed if (method, sample.choice) == (PAPER_METHOD, "random") else None
             for number, radius in enumerate(PAPER_RADII):
-                theirs = (None, None) if same is None else _spread(same.bounds[:, number])
-                failure = float(study.failures[name][number])
-                paper_failure = None if printed is None else float(printed.failures[number])
-                yield (
-                    *(name, sample.choice, radius, method, *_spread(bounds[:, number]), *theirs),
-                    *(failure, paper_failure, sample.seconds[method]),
-                )
+                yield {
+                    **{"model": name, "points": sample.choice, "radius": radius, "method": method},
+                    **_spread("", bounds[:, number]),
+                    **_spread("paper_", None if same is None else same.bounds[:, number]),
+                    "failure": float(study.failures[name][number]),
+                    "paper_failure": None if printed is None else float(printed.failures[number]),
+                    "seconds": sample.seconds[method],
+                }
 
 
-def _spread(column: Array) -> tuple[float, float]:
-    return float(column.mean()), float(column.std())
+def _spread(start: str, column: Array | None) -> dict[str, float | None]:
+    mean, deviation = (None, None) if column is None else (float(column.mean()), float(column.std()))
+    return {f"{start}mean": mean, f"{start}deviation": deviation}
 
 
-def _radii(study: Study, sample: Sample) -> Iterator[tuple[object, ...]]:
-    printed = _printed(study, sample.classifier.name)
-    broken = sample.broken[np.isfinite(sample.broken)]
-    attacked = float(broken.mean()) if broken.size else None
-    for rule, radii in sample.radii.items():
-        paper = printed.ratio if printed is not None and (rule, sample.choice) == ("paper", "random") else None
-        yield sample.classifier.name, sample.choice, rule, float(radii.mean()), ratio(sample, rule), paper, attacked
+def _radii(study: Study) -> Iterator[dict[str, Any]]:
+    for sample in study.samples:
+        name, choice, broken = sample.classifier.name, sample.choice, sample.broken[np.isfinite(sample.broken)]
+        printed = paper_model(name).ratio if (study.images.name, choice) == ("mnist", "random") else None
+        for rule, radii in sample.radii.items():
+            paper = printed if rule == "paper" else None
+            means = {"mean": float(radii.mean()), "ratio": ratio(sample, rule), "paper_ratio": paper}
+            attacked = float(broken.mean()) if broken.size else None
+            yield {"model": name, "points": choice, "rule": rule, **means, "attacked": attacked}
 
 
 def ratio(sample: Sample, rule: str) -> float:
     """Mean certified radius over that of the trivial bound."""
     return float(sample.radii[rule].mean() / sample.radii["trivial"].mean())
-
-
-def _points(sample: Sample) -> Iterator[tuple[object, ...]]:
-    for number, (predicted, margin, broken) in enumerate(
-        zip(sample.predicted.tolist(), sample.margins.tolist(), sample.broken.tolist(), strict=True)
-    ):
-        radii = [float(sample.radii[rule][number]) if rule in sample.radii else None for rule in RULES]
-        away = broken if np.isfinite(broken) else None
-        yield (sample.classifier.name, sample.choice, number, predicted, margin, *radii, away)
 
 
 def study_summary(study: Study) -> str:
@@ -235,8 +225,69 @@ def study_summary(study: Study) -> str:
         if sample.classifier.name == "regularised" and "paper" in sample.radii:
             ours, theirs = ratio(sample, "curved"), ratio(sample, "paper")
             text.append(
-                f"Regularised model, {_CHOICES[sample.choice]}: certified radii are {ours:.3g} times those of the"
-                f" trivial bound, {theirs:.3g} times by the paper's rule (lipcert / paper's rule: {ours / theirs:.3g});"
-                f" {ratio(sample, 'valid'):.3g} times where only inputs with pixels in [0, 1] count."
+                f"Regularised model, {'test images' if sample.choice == 'images' else 'random points'}: certified radii"
+                f" are {ours:.3g} times those of the trivial bound, {theirs:.3g} times by the paper's rule (lipcert /"
+                f" paper's rule: {ours / theirs:.3g}); {ratio(sample, 'valid'):.3g} times where only inputs with pixels"
+                " in [0, 1] count."
             )
     return " ".join(text)
+
+
+_FOLDED: Final = 24
+"""Tables with more rows than this are folded."""
+_SHOWN: Final[Mapping[str, Callable[[float], Cell]]] = {
+    "value": lambda value: Cell.bound(value, 5),
+    "ours": Cell.bound,
+    "ratio": Cell.bound,
+    "lower": Cell.below,
+    "difference": lambda value: Cell(f"{100.0 * value:+.2g} %", value),
+    "seconds": lambda value: Cell.number(value, ".3g"),
+    "attacked": Cell.number,
+}
+"""How the numbers of a column are shown; the others to four digits."""
+_PRINTED: Final = ("paper", "best_paper", "paper_seconds", "width", "layers", "radius")
+"""Columns shown as they are written, up to eight characters."""
+
+
+def csv_table(file: Path) -> Table:
+    """The columns of a CSV file that are not empty, with numbers rounded for people: bounds up, lower bounds down."""
+    with file.open(newline="", encoding="utf-8") as stream:
+        records = list(csv.DictReader(stream))
+    columns = [column for column in (records[0] if records else ()) if any(record[column] for record in records)]
+    certified = bool({"rule", "margin"} & set(columns))  # radii: safe when rounded down, as lower bounds are
+    rows = [
+        [_cell(column, record[column], certified or record.get("origin") == "reference") for column in columns]
+        for record in records
+    ]
+    return Table(file.name, [column.replace("_", " ") for column in columns], rows, folded=len(rows) > _FOLDED)
+
+
+def _cell(column: str, text: str, down: bool) -> Cell:
+    try:
+        value = float(text)
+    except ValueError:
+        return Cell(text)
+    if not math.isfinite(value):
+        return Cell(text)
+    if column in _PRINTED and len(text) <= 8:
+        return Cell(text, value)
+    if down and column == "value":
+        return Cell.below(value, 5)
+    return _SHOWN.get(column, Cell.below if down else Cell.number)(value)
+
+
+def write_page(folder: Path, run: Mapping[str, Any]) -> None:
+    """The file report.html: summaries, figures and tables of all sections, and how they were run."""
+    sections = []
+    for part in run["sections"].values():
+        drawn = [Figure((folder / one["file"]).read_bytes(), one["caption"], wide=True) for one in part["figures"]]
+        blocks = [part["summary"], *drawn, *(csv_table(folder / name) for name in part["csv"])]
+        sections.append(Section(part["title"], part["summary"], blocks))
+    facts = {"machine": run["machine"], **run["versions"]}
+    rows = [(Cell(name), Cell(fact)) for name, fact in facts.items()]
+    text = (
+        f"The {'quick' if run['quick'] else 'full'} selection, at most {run['timeout']:g} s a cell and method; started"
+        f" {run['started']}, finished {run['finished']}. Images: {run['data'] or 'none'}."
+    )
+    sections.append(Section("How this was run", text, [Table("Versions and machine", ("what", "which"), rows)]))
+    write_whole(folder / "report.html", page("The paper, reproduced", sections, f"Finished {run['finished']}"))

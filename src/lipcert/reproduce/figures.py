@@ -7,7 +7,7 @@ ones.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -25,9 +25,9 @@ Drawn: TypeAlias = tuple[str, str]
 
 
 def draw_table(folder: Path, plan: Plan, found: Sequence[Line]) -> list[Drawn]:
-    """The figures of a table or of the radius study, as SVG and PNG."""
+    """The figures of a table or of the radius study, as SVG."""
     if plan.study == "radius":
-        return _draw_radii(folder, found)
+        return [_draw_radii(folder, found, layers) for layers in sorted({line.cell.layers for line in found})]
     facts, figures = STUDIES[plan.study], []
     for name, axis, size, other, preferred, unit in (
         ("depth", "layers", "layers", "width", facts.fixed[0], "neurons per layer"),
@@ -37,33 +37,37 @@ def draw_table(folder: Path, plan: Plan, found: Sequence[Line]) -> list[Drawn]:
         counts = Counter(getattr(cell, other) for cell in {line.cell for line in found})
         fixed = max(counts, key=lambda value: (counts[value], value == preferred))
         part = [line for line in found if getattr(line.cell, other) == fixed]
-        stem, title = f"{plan.study}_{name}", f"{facts.title}, {fixed} {unit}"
-        _save(_panels(part, size, axis, title), folder / stem)
+        figure = _panels(part, size, axis, f"{facts.title}, {fixed} {unit}")
+        figure.savefig(folder / f"{plan.study}_{name}.svg", bbox_inches="tight")
         caption = f"{facts.title}; {fixed} {unit}: bounds over the trivial bound, and seconds, against {axis}."
-        figures.append((stem, caption))
+        figures.append((f"{plan.study}_{name}", caption))
     return figures
 
 
 def _panels(found: Sequence[Line], name: str, axis: str, title: str) -> Any:
     """Two panels: bounds and seconds against a size, with a red cross where a method took too long."""
-
-    def size(line: Line) -> int:
-        return int(getattr(line.cell, name))
-
     figure = plots.figure(11.0, 4.6)
     left, right = figure.subplots(1, 2)
     trivial = {line.cell: line.result.value for line in found if line.method == "trivial"}
+
+    def line_of(ax: Any, part: Iterable[Line], value: Callable[[Line], float | None], *form: str, **look: Any) -> None:
+        points = sorted((getattr(line.cell, name), y) for line in part if (y := value(line)) is not None)
+        ax.plot([x for x, _ in points], [y for _, y in points], *form, **look)
+
+    def share(line: Line) -> float | None:
+        most = trivial.get(line.cell)
+        return line.result.value / most if line.result.value and most else None
+
     for method in _methods(found, ("trivial", AUTODIFF)):
-        part = sorted((line for line in found if line.method == method), key=size)
-        values = [(size(line), line.result.value, trivial.get(line.cell)) for line in part]
-        left.plot(*_columns([(x, y / most) for x, y, most in values if y and most]), label=method, **_style(method))
+        part = [line for line in found if line.method == method]
+        line_of(left, part, share, label=method, **_style(method))
         if method not in REFERENCES:
-            times = [(size(line), line.result.seconds) for line in part if line.result.value is not None]
-            late = [(size(line), line.result.seconds) for line in part if line.result.status == "timeout"]
-            right.plot(*_columns(times), **_style(method))
-            right.plot(*_columns(late), "x", markersize=9, markeredgewidth=2, color="red")
+            done = [line for line in part if line.result.value is not None]
+            late = [line for line in part if line.result.status == "timeout"]
+            line_of(right, done, lambda line: line.result.seconds, **_style(method))
+            line_of(right, late, lambda line: line.result.seconds, "rx", markersize=9, markeredgewidth=2)
     for ax, label in ((left, "bound / trivial bound"), (right, "seconds (× over the limit)")):
-        ax.set(yscale="log", xlabel=axis, ylabel=label, xticks=sorted({size(line) for line in found}))
+        ax.set(yscale="log", xlabel=axis, ylabel=label, xticks=sorted({getattr(line.cell, name) for line in found}))
         ax.grid(True, which="major", alpha=0.3)
     figure.suptitle(title, fontsize=11)
     if left.get_legend_handles_labels()[0]:
@@ -78,10 +82,6 @@ def _methods(found: Sequence[Line], without: Sequence[str] = ()) -> list[str]:
     return sorted(names, key=lambda name: ("lipcert", "reference", "published").index(origin(name)))
 
 
-def _columns(points: Sequence[tuple[Any, Any]]) -> tuple[list[Any], list[Any]]:
-    return [x for x, _ in points], [y for _, y in points]
-
-
 def _style(method: str) -> dict[str, Any]:
     if method == LOWER:
         return {"color": "black", "linestyle": ":", "linewidth": 1.5, "marker": "_", "markersize": 10}
@@ -92,24 +92,21 @@ def _style(method: str) -> dict[str, Any]:
     return plots.look(method) | ({"linewidth": 1.0, "linestyle": "--"} if method in PUBLISHED else {"linewidth": 2.0})
 
 
-def _draw_radii(folder: Path, found: Sequence[Line]) -> list[Drawn]:
-    figures = []
-    for layers in sorted({line.cell.layers for line in found}):
-        part = [line for line in found if line.cell.layers == layers]
-        ax = plots.figure().subplots()
-        for method in _methods(part):
-            points = [(line.cell.delta, line.result.value) for line in part if line.method == method]
-            points = sorted((delta, value) for delta, value in points if value)
-            flat = method in ("trivial", AUTODIFF, "eclipse-fast")
-            style = _style(method) | ({"marker": None} if flat else {})
-            ax.plot(*_columns(points), label="Jacobian at the centre" if method == AUTODIFF else method, **style)
-        ax.set(xscale="log", yscale="log", xlabel="radius δ (the ball has √5·δ)", ylabel="Lipschitz bound")
-        ax.set_title(f"{layers} layers of 128 neurons, LeakyReLU", fontsize=11)
-        ax.grid(True, which="major", alpha=0.3)
-        ax.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.02, 0.5), frameon=False, handlelength=3.5)
-        _save(ax.figure, folder / f"radius_{layers}")
-        figures.append((f"radius_{layers}", f"Bounds against the radius, {layers} layers of 128 neurons."))
-    return figures
+def _draw_radii(folder: Path, found: Sequence[Line], layers: int) -> Drawn:
+    ax = plots.figure().subplots()
+    part = [line for line in found if line.cell.layers == layers]
+    for method in _methods(part):
+        points = sorted((line.cell.delta, line.result.value or 0.0) for line in part if line.method == method)
+        radii, values = zip(*(point for point in points if point[1]), strict=True)
+        flat = {"marker": None} if method in ("trivial", AUTODIFF, "eclipse-fast") else {}
+        label = "Jacobian at the centre" if method == AUTODIFF else method
+        ax.plot(radii, values, label=label, **(_style(method) | flat))
+    ax.set(xscale="log", yscale="log", xlabel="radius δ (the ball has √5·δ)", ylabel="Lipschitz bound")
+    ax.set_title(f"{layers} layers of 128 neurons, LeakyReLU", fontsize=11)
+    ax.grid(True, which="major", alpha=0.3)
+    ax.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.02, 0.5), frameon=False, handlelength=3.5)
+    ax.figure.savefig(folder / f"radius_{layers}.svg", bbox_inches="tight")
+    return f"radius_{layers}", f"Bounds against the radius, {layers} layers of 128 neurons."
 
 
 def draw_study(folder: Path, study: Study) -> list[Drawn]:
@@ -122,14 +119,13 @@ def draw_study(folder: Path, study: Study) -> list[Drawn]:
             continue
         figure = plots.figure(5.5 * len(names), 4.6)
         panels = figure.subplots(1, len(names), sharey=True, squeeze=False)[0]
-        for ax, method in zip(panels, names, strict=True):
-            handles = _draw_bounds(ax, study, samples, method)
+        handles = [_draw_bounds(ax, study, samples, method) for ax, method in zip(panels, names, strict=True)][-1]
         data = {"mnist": "MNIST", "digits": "digits"}[study.images.name]
         figure.suptitle(f"{data}: local bounds around {points}, and failures under attack", fontsize=11)
         figure.tight_layout()
         below = {"loc": "upper center", "bbox_to_anchor": (0.5, 0.0), "ncols": 4}
         figure.legend(handles=handles, fontsize=9, frameon=False, **below)
-        _save(figure, folder / f"mnist_{choice}")
+        figure.savefig(folder / f"mnist_{choice}.svg", bbox_inches="tight")
         caption = f"Mean local bounds around {points} ± one standard deviation; failures in percent."
         figures.append((f"mnist_{choice}", caption))
     return figures
@@ -154,8 +150,3 @@ def _draw_bounds(ax: Any, study: Study, samples: Sequence[Sample], method: str) 
     ax.set_title(method, fontsize=10)
     ax.grid(True, which="major", alpha=0.3)
     return [*ax.get_legend_handles_labels()[0], *second.get_legend_handles_labels()[0]]
-
-
-def _save(figure: Any, path: Path) -> None:
-    for ending in ("svg", "png"):
-        figure.savefig(path.with_suffix(f".{ending}"), dpi=150, bbox_inches="tight")

@@ -6,7 +6,6 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -27,17 +26,13 @@ from lipcert.runtime.clock import clock
 PAPER_METHOD: Final = "eclipse-gen-local-fast"
 BOUNDS: Final = ("closed-form", "scalar", "joint", PAPER_METHOD)
 """Methods of the local bounds, from quick to slow."""
-RULES: Final = ("trivial", "paper", "plain", "pairs", "search", "curved", "valid")
-"""How a radius is certified: margin/(√2·L) with the trivial bound; the paper's rule with its bounds; the paper's rule
-with lipcert's (joint); a bound for every pair of classes, on the paper's grid of radii; the same with linear
-relaxation, and the radius searched for; with curvature too; and all that where only inputs with pixels in [0, 1] count.
-"""
 _CERTIFIED: Final[dict[str, dict[str, Any]]] = {
     "pairs": {"relaxation": False, "curvature": False, "radii": PAPER_RADII},
     "search": {"curvature": False},
     "curved": {},
     "valid": {"clip": (0.0, 1.0)},
 }
+"""Options of certified radii, by rule."""
 _CHUNK: Final = 1000
 _FAR: Final = 20.0
 """How far attacks look for counterexamples."""
@@ -52,7 +47,7 @@ class Sample:
     bounds : by method, (points, radii).
     seconds : by method, of a bound in the mean.
     radii : by rule, (points,).
-    predicted, margins : class of each point, and its output less the next largest.
+    margins : of each point, its largest output less the next.
     broken : distance of the nearest counterexample that an attack found, (points,); infinite if there is none.
     """
 
@@ -61,7 +56,6 @@ class Sample:
     bounds: dict[str, Array]
     seconds: dict[str, float]
     radii: dict[str, Array]
-    predicted: Array
     margins: Array
     broken: Array
 
@@ -99,13 +93,14 @@ class Work:
 
 def run(images: Images, models: list[Classifier], work: Work) -> Study:
     """Compute what the store does not hold."""
-    failures = {model.name: _failures(images, model, work) for model in models}
-    trivial = {model.name: certify(model.network, method=Trivial()).bound for model in models}
-    samples = [
-        _sample(model, choice, chosen, trivial[model.name], work)
-        for model in models
-        for choice, chosen in choose(images, work.points).items()
-    ]
+    failures, trivial, samples = {}, {}, []
+    for model in models:
+        keys: list[Key] = [{"attack": radius, "images": images.digest} for radius in PAPER_RADII]
+        rates = [work.kept(model, key, failure_rate, model.network, images, key["attack"]) for key in keys]
+        failures[model.name] = np.array([rate["value"] for rate in rates])
+        trivial[model.name] = certify(model.network, method=Trivial()).bound
+        for choice, points in choose(images, work.points).items():
+            samples.append(_sample(model, choice, points, trivial[model.name], work))
     return Study(images, tuple(samples), failures, trivial)
 
 
@@ -114,13 +109,6 @@ def choose(images: Images, points: int) -> dict[str, Array]:
     x, _ = images.test
     rng = np.random.default_rng(0)
     return {"random": rng.random((points, x.shape[1])), "images": x[rng.permutation(len(x))[:points]]}
-
-
-def _failures(images: Images, model: Classifier, work: Work) -> Array:
-    """Percentage of the test images that are misclassified after an attack, for each radius."""
-    keys: list[Key] = [{"attack": radius, "images": images.digest} for radius in PAPER_RADII]
-    rates = (work.kept(model, key, failure_rate, model.network, images, key["attack"]) for key in keys)
-    return np.array([rate["value"] for rate in rates])
 
 
 def failure_rate(network: Network, images: Images, radius: float) -> float:
@@ -132,32 +120,29 @@ def failure_rate(network: Network, images: Images, radius: float) -> float:
 
 
 def _sample(model: Classifier, choice: str, points: Array, trivial: float, work: Work) -> Sample:
-    network, numbered = model.network, list(enumerate(points))
+    network = model.network
     outputs = np.sort(network(points), axis=1)
     margins = outputs[:, -1] - outputs[:, -2]
     bounds, seconds, radii = {}, {}, {"trivial": margins / (math.sqrt(2.0) * trivial)}
     for method in work.methods:
-        found = [
-            work.kept(
-                model,
-                {"choice": choice, "point": number, "radius": radius, "method": method},
-                *(local_bound, network, Ball(point, radius), method),
-            )
-            for number, point in numbered
-            for radius in PAPER_RADII
-        ]
+        found = []
+        for number, point in enumerate(points):
+            for radius in PAPER_RADII:
+                key: Key = {"choice": choice, "point": number, "radius": radius, "method": method}
+                found.append(work.kept(model, key, local_bound, network, Ball(point, radius), method))
         bounds[method] = np.array([one["value"] for one in found]).reshape(len(points), -1)
         seconds[method] = float(np.mean([one["seconds"] for one in found]))
     for rule, method in (("paper", PAPER_METHOD), ("plain", "joint")):
         if method in bounds:
             radii[rule] = best_radii(margins, bounds[method])
     for rule, options in _CERTIFIED.items():
-        certified = partial(_certified, network, options)
-        keys: list[Key] = [{"choice": choice, "point": number, "rule": rule} for number, _ in numbered]
-        radii[rule] = np.array([work.kept(model, keys[k], certified, point)["value"] for k, point in numbered])
-    predicted = network(points).argmax(axis=1)
-    broken = attack(network, points, predicted, _FAR, clip=(0.0, 1.0), restarts=5).distances
-    return Sample(model, choice, bounds, seconds, radii, predicted, margins, broken)
+        certified = []
+        for number, point in enumerate(points):
+            key = {"choice": choice, "point": number, "rule": rule}
+            certified.append(work.kept(model, key, _certified, network, options, point)["value"])
+        radii[rule] = np.array(certified)
+    broken = attack(network, points, network(points).argmax(axis=1), _FAR, clip=(0.0, 1.0), restarts=5).distances
+    return Sample(model, choice, bounds, seconds, radii, margins, broken)
 
 
 def _certified(network: Network, options: dict[str, Any], point: Array) -> float:

@@ -6,7 +6,7 @@ import csv
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from functools import lru_cache
 from importlib import resources
 
@@ -28,14 +28,13 @@ class Printed:
     @property
     def value(self) -> float | None:
         """The bound as a number, or None where no number is printed."""
-        return number(self.bound)
+        return _number(self.bound)
 
 
-def number(text: str) -> float | None:
-    """The number that a text is, or None."""
+def _number(text: str) -> float | None:
     try:
-        return float(Decimal(text))
-    except InvalidOperation:
+        return float(text)
+    except ValueError:
         return None
 
 
@@ -47,10 +46,9 @@ def agrees(value: float, printed: str) -> bool:
     >>> agrees(12.3454, "12.345"), agrees(12.3456, "12.345"), agrees(1.0604e17, "1.060e+17")
     (True, False, True)
     """
-    decimal = Decimal(printed)
-    exponent = decimal.as_tuple().exponent
+    exponent = Decimal(printed).as_tuple().exponent
     assert isinstance(exponent, int)
-    return abs(value - float(decimal)) <= 0.5 * 10.0**exponent * (1 + 1e-6) + _NOISE * abs(float(decimal))
+    return abs(value - float(printed)) <= 0.5 * 10.0**exponent * (1 + 1e-6) + _NOISE * abs(float(printed))
 
 
 @lru_cache
@@ -63,7 +61,7 @@ def paper_table(table: str) -> dict[tuple[str, int, int, float | None], Printed]
     found = {}
     for row in _rows("paper.csv"):
         if row["table"] == table:
-            key = row["method"], int(row["width"]), int(row["layers"]), number(row["radius"])
+            key = row["method"], int(row["width"]), int(row["layers"]), _number(row["radius"])
             found[key] = Printed(row["bound"], row["seconds"])
     return found
 

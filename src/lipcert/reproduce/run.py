@@ -23,7 +23,6 @@ from lipcert.reproduce.classifiers import Images, classifiers, read_images, requ
 from lipcert.reproduce.store import Store
 from lipcert.runtime.clock import Progress, timed
 from lipcert.show import plots
-from lipcert.show.report.writing import FORMAT, KIND
 
 SECTIONS: Final = (*STUDIES, "mnist")
 TIMEOUT, QUICK_TIMEOUT = 600.0, 20.0
@@ -46,7 +45,7 @@ def reproduce(
 
     Every number is stored as it is found, in results.jsonl; the same call goes on where another was stopped, and a
     call with other sections or methods adds to the folder. Of each section there are CSV and Markdown files,
-    and figures.
+    and figures; report.html has all of them.
 
     Parameters
     ----------
@@ -63,7 +62,7 @@ def reproduce(
     data
         A folder with MNIST's four files; without one, scikit-learn's digits stand in.
     progress
-        Told, in short lines, what is being done. Default: a line on the terminal.
+        A listener. Default: a line on the terminal.
 
     Returns
     -------
@@ -76,8 +75,6 @@ def reproduce(
     (out / "figures").mkdir(parents=True, exist_ok=True)
     store, path = Store(out / "results.jsonl"), out / "run.json"
     record: dict[str, Any] = {
-        "kind": KIND,
-        "format": FORMAT,
         "started": _now(),
         "finished": None,
         "quick": quick,
@@ -99,6 +96,7 @@ def reproduce(
     record["finished"] = _now()
     record["sections"] = {name: record["sections"][name] for name in SECTIONS if name in record["sections"]}
     write_whole(path, json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+    documents.write_page(out, record)
     return record
 
 
@@ -115,12 +113,12 @@ def _table(out: Path, plan: tables.Plan, store: Store) -> dict[str, Any]:
 
 
 def _study(out: Path, images: Images, quick: bool, methods: Sequence[str] | None, store: Store) -> dict[str, Any]:
-    models = classifiers(out, images)
+    models = classifiers(out, images, store)
     names = tuple(name for name in mnist.BOUNDS if methods is None or name in methods)
     study = mnist.run(images, models, mnist.Work(store, _QUICK_POINTS if quick else _POINTS, names))
     documents.write_study(out, study)
     drawn = figures.draw_study(out / "figures", study)
-    return _section(documents.TITLE, documents.study_summary(study), ["mnist", "mnist_radii", "mnist_points"], drawn)
+    return _section(documents.TITLE, documents.study_summary(study), ["mnist", "mnist_radii"], drawn)
 
 
 def _section(title: str, summary: str, stems: list[str], drawn: list[figures.Drawn]) -> dict[str, Any]:
@@ -130,9 +128,8 @@ def _section(title: str, summary: str, stems: list[str], drawn: list[figures.Dra
 
 
 def _check(sections: Sequence[str], methods: Sequence[str] | None, timeout: float) -> None:
-    strange = [name for name in sections if name not in SECTIONS]
-    if strange or not sections:
-        raise InvalidInput(f"sections must be some of {', '.join(SECTIONS)}; got {', '.join(strange) or 'none'}")
+    if not sections or not set(sections) <= set(SECTIONS):
+        raise InvalidInput(f"sections must be some of {', '.join(SECTIONS)}; got {', '.join(sections) or 'none'}")
     unknown = [name for name in methods or () if name not in METHODS]
     if unknown:
         raise InvalidInput(f"methods: {', '.join(map(repr, unknown))} unknown; known are {', '.join(METHODS)}")

@@ -35,9 +35,6 @@ class Store:
                     f"{path} is damaged in line {number}; remove that line, what it held is computed again"
                 ) from None
 
-    def __len__(self) -> int:
-        return len(self._found)
-
     def find(self, key: Key) -> dict[str, Any] | None:
         """The answer, if there is one."""
         return self._found.get(_name(key))

@@ -22,12 +22,11 @@ _AUTO_SHARE: Final = 0.1
 
 @dataclass(frozen=True)
 class Result:
-    """What one method gave on one cell; ``note`` says why there is no value."""
+    """What one method gave on one cell."""
 
     status: Status = "not run"
     value: float | None = None
     seconds: float | None = None
-    note: str = ""
 
 
 Results = dict[tuple[Cell, str], Result]
@@ -63,15 +62,10 @@ def run(plan: Plan, store: Store, done: Callable[[Results], None] = lambda _: No
         stopped: list[Cell] = []
         for position, cell in enumerate(plan.cells, 1):
             clock().say(f"{plan.study}: {method}, cell {position} of {len(plan.cells)}")
-            smaller = next((other for other in stopped if other.within(cell)), None)
-            if smaller is None:
-                result = _answer(plan, cell, method, store)
-            else:
-                note = f"{smaller.width} × {smaller.layers} took longer than {plan.timeout:g} s"
-                result = Result("not started", note=note)
-            if result.status == "timeout":
+            late = any(other.within(cell) for other in stopped)
+            results[cell, method] = Result("not started") if late else _answer(plan, cell, method, store)
+            if results[cell, method].status == "timeout":
                 stopped.append(cell)
-            results[cell, method] = result
         done(results)
     return results
 
@@ -88,59 +82,66 @@ def _answer(plan: Plan, cell: Cell, method: str, store: Store) -> Result:
         status = "ok" if row.bound is not None else row.status
         found = {"status": status, "value": row.bound, "seconds": row.seconds, "note": row.note, "limit": plan.timeout}
         store.add(key, found)
-    result = Result(found["status"], found["value"], found["seconds"], found["note"])
-    if result.status == "ok" and result.seconds is not None and result.seconds > plan.timeout:
-        return Result("timeout", seconds=plan.timeout, note=f"took {result.seconds:.0f} s in another run")
-    return result
+    if found["status"] == "ok" and found["seconds"] > plan.timeout:  # in a run with a longer limit
+        return Result("timeout", seconds=plan.timeout)
+    return Result(found["status"], found["value"], found["seconds"])
 
 
 @dataclass(frozen=True)
 class Line:
-    """A cell and a method: what is printed, what came out here, and what lipcert's best is in that cell.
+    """A cell and a method: what is printed, what came out here, and how lipcert fares in that cell.
 
     Attributes
     ----------
-    difference : how far the value here is from the printed one, relative to that.
-    agreement : whether the value here rounds to every printed digit; None where one of them is missing.
-    best_paper, ours : the smallest printed figure of the cell, and the smallest of lipcert's.
-    ratio : ours / best_paper.
-    below : whether lipcert's best is at most the smallest printed figure, or rounds to it.
+    lower, ours : the lower bound of the cell, and the smallest of lipcert's bounds.
+    best : what is printed of the best method.
     """
 
     cell: Cell
     method: str
     printed: Printed
     result: Result
-    difference: float | None
-    agreement: bool | None
     lower: float | None
-    best_paper: float | None
     ours: float | None
-    ratio: float | None
-    below: bool | None
+    best: Printed
+
+    @property
+    def difference(self) -> float | None:
+        """How far the value here is from the printed one, relative to that."""
+        value, printed = self.result.value, self.printed.value
+        return None if value is None or printed is None else value / printed - 1.0
+
+    @property
+    def agreement(self) -> bool | None:
+        """Whether the value here rounds to every printed digit."""
+        value = None if self.printed.value is None else self.result.value
+        return None if value is None else agrees(value, self.printed.bound)
+
+    @property
+    def ratio(self) -> float | None:
+        """The smallest bound of lipcert over the smallest printed one."""
+        return None if self.ours is None or self.best.value is None else self.ours / self.best.value
+
+    @property
+    def below(self) -> bool:
+        """Whether lipcert's best is at most the smallest printed figure, or rounds to it."""
+        return self.ratio is not None and (self.ratio <= 1.0 or agrees(self.ours or 0.0, self.best.bound))
 
 
 def lines(plan: Plan, results: Results) -> Iterator[Line]:
     """A line for each cell and method, cell by cell."""
     table = paper_table(plan.study)
+    theirs = {name for name, *_ in table} - {AUTODIFF}
     for cell in sorted(plan.cells, key=lambda cell: (cell.width, cell.layers, -cell.delta)):
-
-        def printed(method: str, cell: Cell = cell) -> Printed:
-            """What is printed; numbers without a radius are the same for all radii."""
-            place = method, cell.width, cell.layers
-            return table.get((*place, cell.delta), table.get((*place, None), Printed()))
-
-        theirs = [printed(name) for name in {name for name, *_ in table} - {AUTODIFF}]
-        best = min((one for one in theirs if one.value), key=lambda one: one.value or 0.0, default=Printed())
+        place = cell.width, cell.layers
+        printed = {  # numbers without a radius are the same for all radii
+            name: table.get((name, *place, cell.delta), table.get((name, *place, None), Printed()))
+            for name in theirs.union(plan.methods)
+        }
+        known = [printed[name] for name in theirs if printed[name].value]
+        best = min(known, key=lambda one: one.value or 0.0, default=Printed())
         here = {method: results.get((cell, method), Result()) for method in plan.methods}
-        proved = (here[name].value for name in plan.methods if name in OWN)
-        ours = min((value for value in proved if value is not None), default=None)
-        ratio = None if ours is None or best.value is None else ours / best.value
-        below = None if ratio is None else ratio <= 1.0 or agrees(ours or 0.0, best.bound)
-        lower = here[LOWER].value if LOWER in here else None
+        ours = [value for name in plan.methods if name in OWN and (value := here[name].value) is not None]
+        lower = here.get(LOWER, Result()).value
         for method in plan.methods:
-            paper, value, difference, agreement = printed(method), here[method].value, None, None
-            if paper.value is not None and value is not None:
-                difference, agreement = value / paper.value - 1.0, agrees(value, paper.bound)
-            compared = difference, agreement, lower, best.value, ours, ratio, below
-            yield Line(cell, method, paper, here[method], *compared)
+            yield Line(cell, method, printed[method], here[method], lower, min(ours, default=None), best)

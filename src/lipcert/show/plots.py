@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
-from itertools import cycle
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,23 +14,14 @@ from lipcert.answers.sensitivity import Sensitivity
 from lipcert.arguments.words import upward
 from lipcert.errors import InvalidInput
 from lipcert.files.whole import write_whole
+from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 from lipcert.questions.campaign import Row
-from lipcert.questions.certify import PUBLISHED
+from lipcert.questions.certify import METHODS, PUBLISHED
 from lipcert.questions.compare import Comparison
 from lipcert.questions.sweep import SweepRow
 
-_COLOURS: Final = ("#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#8c564b", "#e377c2", "#7f7f7f", "#bcbd22", "#17becf")
 _MARKERS: Final = "o1^vD<>phX8dP+23s4*"
-_OWN: Final[Mapping[str, tuple[str, str]]] = {
-    "closed-form": ("#000000", "s"),
-    "scalar": ("#0050a0", "^"),
-    "diagonal": ("#8000a0", "v"),
-    "joint": ("#c03000", "D"),
-    "split": ("#007050", "P"),
-    "auto": ("#aaaaaa", "*"),
-}
-"""Colours and markers of lipcert's own methods."""
 
 
 def look(method: str) -> dict[str, Any]:
@@ -39,12 +29,9 @@ def look(method: str) -> dict[str, Any]:
 
     There are as many markers as methods in the literature, so that figures can be read without colours.
     """
-    if method in PUBLISHED:
-        number = list(PUBLISHED).index(method)
-        color = _COLOURS[number % len(_COLOURS)]
-        return {"color": color, "marker": _MARKERS[number % len(_MARKERS)], "markerfacecolor": "none", "markersize": 5}
-    color, marker = _OWN.get(method, ("#cc0066", "H"))
-    return {"color": color, "marker": marker, "markersize": 6}
+    number = list(METHODS).index(method) if method in METHODS else len(METHODS)
+    marker = {"color": f"C{number % 10}", "marker": _MARKERS[number % len(_MARKERS)], "markersize": 6}
+    return marker | ({"markerfacecolor": "none"} if method in PUBLISHED else {})
 
 
 def comparison(result: Comparison, ax: Any = None) -> Any:
@@ -90,23 +77,21 @@ def radius_curve(rows: Sequence[SweepRow], ax: Any = None, title: str = "") -> A
 def certified_share(rows: Sequence[Row], ax: Any = None, *, attacked: bool = False) -> Any:
     """Share of a campaign's points certified up to a radius, one curve per method; dashed by the plain rule.
 
-    The largest certified radius of a point and method counts. A curve ends at the largest ball of the campaign. After
-    attacks, a dotted curve is the share classified correctly without a counterexample: an upper limit.
+    A curve ends at the largest ball of the campaign. After attacks, a dotted curve is the share classified correctly
+    without a counterexample: an upper limit.
     """
     ax = figure().subplots() if ax is None else ax
-    shapes = cycle("os^vDP")
     sizes = [row.radius for row in rows]
     end = max(sizes) if sizes and min(sizes) > 0.0 else np.inf  # a search has no largest ball
     for number, method in enumerate(sorted({row.method for row in rows})):
-        mine, color, shape = [row for row in rows if row.method == method], f"C{number}", next(shapes)
-        for rule, style, fill in (("certified", "-", color), ("plain", "--", "none")):
+        for rule, style, fill, name in (("certified", "-", None, ""), ("plain", "--", "none", ", plain rule")):
             best: dict[int, float] = {}
-            for row in mine:
-                best[row.point] = max(best.get(row.point, 0.0), getattr(row, rule))
-            radii, shares = _survival(list(best.values()), end)
-            label = method if rule == "certified" else f"{method}, plain rule"
-            look = {"marker": shape, "markevery": 0.1, "markersize": 5, "markerfacecolor": fill}
-            ax.plot(radii, shares, style, drawstyle="steps-pre", color=color, label=label, **look)
+            for row in rows:
+                if row.method == method:
+                    best[row.point] = max(best.get(row.point, 0.0), getattr(row, rule))
+            look = {"marker": "os^vDP"[number % 6], "markevery": 0.1, "markersize": 5, "markerfacecolor": fill}
+            curve = _survival(list(best.values()), end)
+            ax.plot(*curve, style, drawstyle="steps-pre", color=f"C{number}", label=f"{method}{name}", **look)
     if attacked:
         most = max([row.broken or row.certified for row in rows] if end == np.inf else sizes)
         held = {row.point: (row.radius or most) * row.correct for row in sorted(rows, key=lambda row: row.radius)}
@@ -133,24 +118,29 @@ def _survival(radii: Sequence[float], end: float) -> tuple[list[float], list[flo
     return [*corners[0], corners[0][-1], *beyond], [*corners[1], 0.0, *(0.0 for _ in beyond)]
 
 
-def reach_set(found: Reach, network: Network, outputs: tuple[int, int] = (0, 1), ax: Any = None) -> Any:
-    """Box and ellipsoid of two outputs of a reach set, with outputs of random inputs; of one output its interval."""
-    if len(found.lower) == 1:
-        return _one_output(found, network, ax)
-    i, j = outputs
-    check_pair(outputs, len(found.lower))
-    ax = figure().subplots() if ax is None else ax
+def reach_set(found: Reach, network: Network, outputs: tuple[int, int] | None = None, ax: Any = None) -> Any:
+    """Box and ellipsoid of two outputs of a reach set, with outputs of random inputs; of one output its interval.
+
+    By default the two outputs with the widest intervals are drawn.
+    """
     samples = found.region.sample(2000, np.random.default_rng(0))
     values = network.preactivations(samples)[found.layer - 1]
+    if len(found.lower) == 1:
+        return _interval(found, values[:, 0], ax)
+    if outputs is None:
+        first, second = np.sort(np.argsort(found.lower - found.upper, kind="stable")[:2]).tolist()
+        outputs = first, second
+    i, j = outputs
+    if i == j or not all(0 <= k < len(found.lower) for k in outputs):
+        raise InvalidInput(f"outputs must be two different ones from 0 to {len(found.lower) - 1}, got {outputs}")
+    ax = figure().subplots() if ax is None else ax
     ax.plot(values[:, i], values[:, j], ".", markersize=2, color="tab:gray", label="outputs of random inputs")
     (left, right), (bottom, top) = ((found.lower[k], found.upper[k]) for k in outputs)
     ax.plot([left, right, right, left, left], [bottom, bottom, top, top, bottom], color="tab:blue", label="box")
     if len(found.hull[0]) > 1:
-        sides = found.hull[0][:, outputs], found.hull[1][:, outputs]
-        for low, high in zip(*sides, strict=True):
-            ax.fill(
-                [low[0], high[0], high[0], low[0]], [low[1], low[1], high[1], high[1]], color="tab:blue", alpha=0.05
-            )
+        for low, high in zip(found.hull[0][:, outputs], found.hull[1][:, outputs], strict=True):
+            sides = [low[0], high[0], high[0], low[0]], [low[1], low[1], high[1], high[1]]
+            ax.fill(*sides, color="tab:blue", alpha=0.05)
     turn = np.linspace(0.0, 2.0 * np.pi, 400)
     # the shadow of an ellipsoid on two axes is the ellipse of that 2 × 2 block
     ring = np.linalg.cholesky(found.shape[np.ix_(outputs, outputs)]) @ np.stack([np.cos(turn), np.sin(turn)])
@@ -163,17 +153,9 @@ def reach_set(found: Reach, network: Network, outputs: tuple[int, int] = (0, 1),
     return ax
 
 
-def check_pair(outputs: tuple[int, int], count: int) -> None:
-    """Raise unless these are two different outputs."""
-    if outputs[0] == outputs[1] or not all(0 <= k < count for k in outputs):
-        raise InvalidInput(f"outputs must be two different ones from 0 to {count - 1}, got {outputs}")
-
-
-def _one_output(found: Reach, network: Network, ax: Any) -> Any:
+def _interval(found: Reach, values: Array, ax: Any) -> Any:
     """The proved interval of the only output, and where outputs of random inputs lie in it."""
     ax = figure(9.0, 3.2).subplots() if ax is None else ax
-    samples = found.region.sample(2000, np.random.default_rng(0))
-    values = network.preactivations(samples)[found.layer - 1][:, 0]
     ax.hist(values, bins=60, color="tab:gray", label="outputs of random inputs")
     ax.axvspan(found.lower[0], found.upper[0], color="tab:blue", alpha=0.1, label="proved interval")
     for end in (found.lower[0], found.upper[0]):

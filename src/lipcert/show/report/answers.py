@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
@@ -30,13 +30,6 @@ LISTED = 300
 """Most rows of a table; a page with more would be slow to open."""
 _SECONDS = 5.0
 """Time limit for the lower bounds of one file."""
-_BASES = {
-    "lipschitz": "a Lipschitz bound",
-    "relaxation": "linear relaxation",
-    "second order": "bounds to second order",
-    "value functions": "value functions",
-    "parabolas": "parabolas of chosen slopes",
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,16 +68,6 @@ class Examined:
         """Bound of a certificate divided by its lower bound."""
         return self.claim.bound / self.lower.value if self.lower is not None and self.lower.value > 0.0 else None
 
-    @property
-    def depth(self) -> int | None:
-        """Depth of the network, if the model is known."""
-        return None if self.network is None else self.network.depth
-
-    @property
-    def standing(self) -> Cell:
-        """Whether the claim holds, in a word."""
-        return Cell("yes" if self.proved else "no" if self.refuted else "not checked")
-
 
 def examine(paths: Sequence[Path], models: Mapping[str, Network]) -> list[Examined]:
     """Read files with answers. Those about one of the named models are proved again, and bounds get a lower bound."""
@@ -92,8 +75,8 @@ def examine(paths: Sequence[Path], models: Mapping[str, Network]) -> list[Examin
     found = []
     for number, (path, claim) in enumerate(claims, 1):
         clock().say(f"certificate {number} of {len(claims)}: {path.name}")
-        about = next(((name, network) for name, network in models.items() if _is_about(claim, network)), None)
-        found.append(Examined(path, claim) if about is None else _checked(path, claim, *about))
+        about = [(name, network) for name, network in models.items() if _is_about(claim, network)]
+        found.append(_checked(path, claim, *about[0]) if about else Examined(path, claim))
     return found
 
 
@@ -118,13 +101,13 @@ def _checked(path: Path, claim: Any, name: str, network: Network) -> Examined:
 def answer_sections(found: Sequence[Examined], models: bool) -> list[Section]:
     """A section for each kind of answer."""
     sections = []
-    for kind, title, one, many, blocks_of, overview in _KINDS:
+    for kind, (title, blocks_of) in _KINDS.items():
         mine = [item for item in found if isinstance(item.claim, kind)]
         if not mine:
             continue
-        blocks: list[Block] = [overview(mine)] if overview is not None and len(mine) > 1 else []
+        blocks: list[Block] = [_certificates(mine)] if kind is Certificate and len(mine) > 1 else []
         blocks += [block for item in mine for block in blocks_of(item, models)]
-        text = f"{len(mine)} {one if len(mine) == 1 else many}. {_in_words(mine, models)}"
+        text = _in_words(mine, models)
         ratios = [item.ratio for item in mine if kind is Certificate and item.ratio is not None]
         if ratios:
             text += f" With a lower bound, the bound is at most {upward(max(ratios), 3)} times the true constant."
@@ -144,28 +127,23 @@ def _in_words(found: Sequence[Examined], models: bool) -> str:
     return text
 
 
-def _card(item: Examined, models: bool, where: str, formula: str, facts: Mapping[str, str], subject: str) -> Card:
+def _card(item: Examined, models: bool, formula: str, facts: Mapping[str, str], subject: str, where: str = "") -> Card:
     if item.refuted:
         standing, verdict = "bad", f"Not proved: {item.refuted}"
     elif item.proved:
         standing, verdict = "good", "Proved again for this report, with every rounding error accounted for"
-    elif models:
-        standing, verdict = "open", "Not checked: none of the models given has this digest"
     else:
-        standing = "open"
-        verdict = "Not checked: no model was given; lipcert report CERT --model MODEL checks it"
+        given = "none of the models given has this digest" if models else "no model was given; give it with --model"
+        standing, verdict = "open", f"Not checked: {given}"
+    where = where or wording.statement(item.claim, None if item.network is None else item.network.depth)[0]
     network = "not given" if item.network is None else f"{item.model}: {wording.describe_network(item.network)}"
     rules = {"Rules of the proof": ", ".join(item.rules)} if item.rules else {}
     about = {**facts, **rules, "Network": network, "SHA-256": subject}
     return Card(item.path.name, standing, verdict, where[0].upper() + where[1:], formula, list(about.items()))
 
 
-def _derived(claim: Reach | Sensitivity) -> dict[str, str]:
-    count = len(claim.proofs)
-    return {
-        "Time": f"{claim.seconds:.3g} s to find and prove, as the file says",
-        "Proof": f"hints of {count} derivation{'' if count == 1 else 's'} through the layers",
-    }
+def _time(claim: Certificate | Reach | Sensitivity) -> dict[str, str]:
+    return {"Time": f"{claim.seconds:.3g} s to find and prove, as the file says"}
 
 
 def _certificates(found: Sequence[Examined]) -> Table:
@@ -182,7 +160,7 @@ def _certificates(found: Sequence[Examined]) -> Table:
                 Cell(str(claim.method).split("(")[0]),
                 Cell(f"{claim.network[:12]}…"),
                 Cell.number(claim.seconds, ".3g"),
-                item.standing,
+                Cell("yes" if item.proved else "no" if item.refuted else "not checked"),
             )
         )
     headings = ("file", "bound", "lower bound", "ratio", "region", "method", "network", "seconds", "proved")
@@ -190,31 +168,15 @@ def _certificates(found: Sequence[Examined]) -> Table:
 
 
 def _certificate(item: Examined, models: bool) -> list[Block]:
-    claim: Certificate = item.claim
-    sweeps = len(claim.sweeps) + len(claim.part_sweeps)
-    where, (formula,) = wording.statement(claim, item.depth)
-    left_out = "".join(f", {which}" for which in wording.restrictions(claim.part, item.depth))
-    about = "" if item.model is None else f", where f is {item.model}"
-    pieces = "" if claim.tree is None else f", and a cut of the region into {claim.tree.leaves} pieces"
-    facts = {
-        "How tight": _tightness(item),
-        "Method": f"{claim.method}, as the file says",
-        "Time": f"{claim.seconds:.3g} s to find and prove, as the file says",
-        "Proof": f"hints of {sweeps} sweep{'' if sweeps == 1 else 's'} through the layers{pieces}",
-    }
-    return [_card(item, models, f"{where}{left_out}{about}:", formula, facts, claim.network)]
-
-
-def _tightness(item: Examined) -> str:
-    upper = upward(item.claim.bound)
-    if item.refuted:
-        return "unknown, since the claim is not proved"
-    if item.network is None:
-        return f"at most {upper}; with the model, a lower bound can be found"
-    if item.lower is None:
-        return f"at most {upper}; no lower bound is offered for this region or part"
-    apart = "" if item.ratio is None else f", a factor of {upward(item.ratio, 4)} apart"
-    return f"{downward(item.lower.value)} ≤ true constant ≤ {upper}{apart}"
+    claim, depth = item.claim, None if item.network is None else item.network.depth
+    where, (formula,) = wording.statement(claim, depth)
+    parts = [where, *wording.restrictions(claim.part, depth), *([f"where f is {item.model}"] if item.model else [])]
+    upper, ratio = upward(claim.bound), "" if item.ratio is None else f", a factor of {upward(item.ratio, 4)} apart"
+    tight = "no lower bound is known"
+    if item.lower is not None:
+        tight = f"{downward(item.lower.value)} ≤ true constant ≤ {upper}{ratio}"
+    facts = {"How tight": tight, "Method": f"{claim.method}, as the file says", **_time(claim)}
+    return [_card(item, models, formula, facts, claim.network, f"{', '.join(parts)}:")]
 
 
 def _reach(item: Examined, models: bool) -> list[Block]:
@@ -224,17 +186,15 @@ def _reach(item: Examined, models: bool) -> list[Block]:
         "Widest side": upward(float(np.nextafter(claim.upper - claim.lower, np.inf).max())),
         "Lipschitz bound": f"{upward(claim.bound)}, of the same proof",
         "Pieces": f"{pieces}, each with a box of its own" if pieces > 1 else "the region was not cut",
-        **_derived(claim),
+        **_time(claim),
     }
-    where = wording.statement(claim, item.depth)[0]
-    card = _card(item, models, where, "output k in [lower, upper], as in the table", facts, claim.network)
+    card = _card(item, models, "output k in [lower, upper], as in the table", facts, claim.network)
     table = wording.reach_table(_listed(f"Outputs, {item.path.name}", count), claim, LISTED)
     if not item.proved or item.network is None:
         return [card, table]
-    drawn = np.argsort(claim.lower - claim.upper, kind="stable")[:2].tolist()  # the widest sides
     sets = "the interval" if count == 1 else "the box, and in the ellipsoid whose shadow is dashed"
     caption = f"{item.path.name}: the outputs lie in {sets}. Outputs of random inputs are grey."
-    return [card, table, Figure.of(plots.reach_set(claim, item.network, (min(drawn), max(drawn))), caption)]
+    return [card, table, Figure.of(plots.reach_set(claim, item.network), caption)]
 
 
 def _sensitivity(item: Examined, models: bool) -> list[Block]:
@@ -242,11 +202,10 @@ def _sensitivity(item: Examined, models: bool) -> list[Block]:
     facts = {
         "Largest": upward(float(claim.matrix.max())),
         "Lipschitz bound": f"{upward(claim.bound)}, of all inputs and outputs together",
-        **_derived(claim),
+        **_time(claim),
     }
-    where = wording.statement(claim, item.depth)[0]
     formula = "‖change of output i‖ ≤ bound(i, k) · ‖change of input k‖"
-    blocks: list[Block] = [_card(item, models, where, formula, facts, claim.network)]
+    blocks: list[Block] = [_card(item, models, formula, facts, claim.network)]
     if not item.refuted:
         caption = f"{item.path.name}: bounds for each output (down) and input (across)."
         blocks.append(Figure.of(plots.sensitivity_map(claim), caption))
@@ -263,21 +222,6 @@ def _sensitivity(item: Examined, models: bool) -> list[Block]:
     return [*blocks, Table(caption, ("output", "input", "bound"), rows, folded=True)]
 
 
-def _radii(found: Sequence[Examined]) -> Table:
-    rows = [
-        (
-            Cell(item.path.name),
-            Cell.below(item.claim.radius, 6),
-            Cell(str(item.claim.label), item.claim.label),
-            Cell(_BASES[item.claim.basis]),
-            Cell.number(item.claim.ball, ".6g"),
-            item.standing,
-        )
-        for item in found
-    ]
-    return Table("All certified radii", ("file", "radius", "class", "rests on", "ball", "proved"), rows)
-
-
 def _radius(item: Examined, models: bool) -> list[Block]:
     claim: CertifiedRadius = item.claim
     assert claim.proof is not None  # a file has one
@@ -285,12 +229,11 @@ def _radius(item: Examined, models: bool) -> list[Block]:
     facts = {
         "Radius": f"{downward(claim.radius)} of {claim.ball:g}, the radius of the ball of the proof",
         "Class": f"{claim.label}; the one that limits the radius is {claim.rival}, as the file says",
-        "Rests on": f"{_BASES[claim.basis]}, as the file says",
+        "Rests on": f"{claim.basis}, as the file says",
         "Lipschitz bound": f"{upward(claim.bound)} of {bounded}" if np.isfinite(claim.bound) else "none",
     }
-    where, said = wording.statement(claim, None)
-    subject = f"{claim.subject}, of network, point, clip and norm"
-    return [_card(item, models, where, " ".join(said).rstrip(","), facts, subject)]
+    said = " ".join(wording.statement(claim, None)[1]).rstrip(",")
+    return [_card(item, models, said, facts, f"{claim.subject}, of network, point, clip and norm")]
 
 
 def _sweep(item: Examined, models: bool) -> list[Block]:
@@ -298,16 +241,17 @@ def _sweep(item: Examined, models: bool) -> list[Block]:
     lowers = [row.lower for row in rows]
     if item.proved:
         lowers = [0.0 if lower is None else lower.value for lower in item.lowers]
-    shown = [
-        replace(row, radius=_radius_of(row), bound=row.certificate.bound, lower=lower)  # what the certificate proves
-        for row, lower in zip(rows, lowers, strict=True)
-    ]
+    shown = []
+    for row, lower in zip(rows, lowers, strict=True):  # what the certificate proves
+        region = wording.region_of(row)
+        radius = float(region.radius) if isinstance(region, Ball) else row.radius
+        shown.append(replace(row, radius=radius, bound=row.certificate.bound, lower=lower))
     source = "found for this report" if item.proved else "as the file says"
     facts = {"Rows": f"{len(shown)}, each with a certificate of its own", "Lower bounds": source}
     norms = rows[0].certificate.part.norms
     where = ", ".join(["for any two inputs x, y in the region of a row", *wording.unit_notes(norms)]) + ":"
-    blocks: list[Block] = [_card(item, models, where, wording.formula(norms), facts, rows[0].certificate.network)]
-    blocks.append(wording.sweep_table(f"Rows, {item.path.name}", shown))
+    card = _card(item, models, wording.formula(norms), facts, rows[0].certificate.network, where)
+    blocks: list[Block] = [card, wording.sweep_table(f"Rows, {item.path.name}", shown)]
     if not item.refuted:
         caption = (
             f"{item.path.name}: certified bounds against the radius, lower bounds {source}. The trivial bound is what"
@@ -317,22 +261,15 @@ def _sweep(item: Examined, models: bool) -> list[Block]:
     return blocks
 
 
-def _radius_of(row: SweepRow) -> float:
-    region = wording.region_of(row)
-    return float(region.radius) if isinstance(region, Ball) else row.radius
-
-
 def _listed(caption: str, count: int) -> str:
     return caption if count <= LISTED else f"{caption}: the first {LISTED} of {count}"
 
 
-_Blocks: TypeAlias = Callable[[Examined, bool], list[Block]]
-_Overview: TypeAlias = Callable[[Sequence[Examined]], Table] | None
-_KINDS: tuple[tuple[type[Any], str, str, str, _Blocks, _Overview], ...] = (
-    (Certificate, "Certificates", "certificate", "certificates", _certificate, _certificates),
-    (Reach, "Reach sets", "reach set", "reach sets", _reach, None),
-    (Sensitivity, "Sensitivities", "matrix of sensitivities", "matrices of sensitivities", _sensitivity, None),
-    (CertifiedRadius, "Certified radii", "certified radius", "certified radii", _radius, _radii),
-    (tuple, "Sweeps", "sweep", "sweeps", _sweep, None),
-)
-"""Kinds of answers: their names, the blocks of one file, and a table of several files."""
+_KINDS: dict[type[Any], tuple[str, Callable[[Examined, bool], list[Block]]]] = {
+    Certificate: ("Certificates", _certificate),
+    Reach: ("Reach sets", _reach),
+    Sensitivity: ("Sensitivities", _sensitivity),
+    CertifiedRadius: ("Certified radii", _radius),
+    tuple: ("Sweeps", _sweep),
+}
+"""Kinds of answers: the title of their section, and the blocks of one file."""
