@@ -73,7 +73,7 @@ def pair_facts(
     facts = [derivatives_fact(proofs, proofs[base], cuts)]
     for one in proofs if all_pairs else ():
         with suppress(ProofFailed):  # then the others count
-            facts.append(entries_fact(one, out, into))
+            facts.append(entries_fact(one))
     for pair in pairs:
         part = pair.part
         if part is None or part.outputs not in out or part.inputs not in into:

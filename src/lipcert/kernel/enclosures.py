@@ -193,27 +193,27 @@ def derivatives(network: Network, slopes: Sequence[Interval]) -> Array:
     (count, outputs, inputs). The smaller size of the products from both ends counts. Overflow gives infinity, which
     proves nothing.
     """
-    least = np.fmin.reduce([one.size for one in _products(network, slopes, _ENTRIES)])
+    least = np.fmin.reduce([one.size for one in _products(network, slopes)])
     return np.where(np.isnan(least), np.inf, least)
 
 
-def jacobian(network: Network, slopes: Sequence[Interval], most: int = _ENTRIES) -> Near:
+def jacobian(network: Network, slopes: Sequence[Interval]) -> Near:
     """The entries of W_N D_{N-1} … D_1 W_1 for all slopes between ends (count, n) per layer, (count, outputs, inputs).
 
     The intersection of the products from both ends counts; what overflows may be anything.
     """
-    products = _products(network, slopes, most)
+    products = _products(network, slopes)
     found = Near.between(
         np.fmax.reduce([one.below for one in products]), np.fmin.reduce([one.above for one in products])
     )
     return found.replace(~np.isfinite(found.error), Near(np.zeros(()), np.array(np.inf)))
 
 
-def _products(network: Network, slopes: Sequence[Interval], most: int) -> list[Near]:
+def _products(network: Network, slopes: Sequence[Interval]) -> list[Near]:
     """The product formed from its narrower end, and from the other too where that has at most so many entries."""
     weights, ends = [layer.weight for layer in network.layers], list(slopes)
     count, widest = max((len(alpha) for alpha, _ in ends), default=1), max(network.sizes)
-    small = count * max(network.inputs, network.outputs) * widest <= most
+    small = count * max(network.inputs, network.outputs) * widest <= _ENTRIES
     found = []
     if small or network.inputs < network.outputs:
         found.append(_product([transpose(weight) for weight in weights], ends).T)

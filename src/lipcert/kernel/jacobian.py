@@ -39,7 +39,6 @@ from lipcert.kernel.arithmetic import (
     Near,
     congruence,
     inflate,
-    largest_eigenvalue_above,
     norm_above,
     raised,
     square_above,
@@ -58,9 +57,6 @@ _TAU = 2.0**-52
 _WIDEST, _MOST_INPUTS = 1100, 64
 """Neurons of a layer, and inputs, up to which single pairs are looked at: with more they take longer than a sweep."""
 
-_CHEAP, _DEAR, _NEAR = 60_000, 4_000_000, 3.0
-"""Entries of a Jacobian up to which it is formed from both ends; of larger ones only if the first came so near."""
-
 
 @dataclass(frozen=True, eq=False)
 class Entries:
@@ -75,17 +71,6 @@ class Entries:
         """At least the size of every entry, (outputs, inputs)."""
         reach = np.sqrt(np.outer(np.diagonal(self.spread), np.diagonal(self.energy)))
         return up(np.ldexp(inflate(np.abs(self.nominal) + inflate(reach, 3), 2), self.exponent))
-
-    def block(self, rows: Sequence[int], columns: Sequence[int]) -> float:
-        """At least the norm of a block: ‖U‖ + sqrt(λmax(A) λmax(E)) there."""
-        part = self.nominal[np.ix_(rows, columns)]
-        part = part.T if part.shape[0] > part.shape[1] else part
-        norm = np.sqrt(largest_eigenvalue_above(congruence(None, part)))
-        sides = [
-            largest_eigenvalue_above(matrix[np.ix_(which, which)])
-            for matrix, which in ((self.spread, rows), (self.energy, columns))
-        ]
-        return float(up(np.ldexp(inflate(norm + np.sqrt(sides[0] * sides[1]), 6), self.exponent)))
 
 
 def entries(
@@ -168,13 +153,7 @@ def norm_bounds(sweep: Sweep, quick: bool = False) -> Array:
 
 def interval_bounds(sweep: Sweep) -> Array:
     """The same by an interval for each entry of the Jacobian; exact where every slope is known."""
-    found = _by_intervals(sweep, _CHEAP)
-    near = found < _NEAR * sweep.bounds
-    return np.fmin(found, _by_intervals(sweep, _DEAR)) if near.any() else found
-
-
-def _by_intervals(sweep: Sweep, most: int) -> Array:
-    found = induced_above(jacobian(sweep.network, sweep.slopes, most)[..., : sweep.moving], sweep.norms)
+    found = induced_above(jacobian(sweep.network, sweep.slopes)[..., : sweep.moving], sweep.norms)
     return np.broadcast_to(np.where(np.isnan(found), np.inf, found), (sweep.count,))
 
 

@@ -262,23 +262,19 @@ def derivatives_fact(proofs: Sequence[OutputBounds], base: OutputBounds, pieces:
             leaves = _leaves(JacobianEntries, base, pieces)
             least = np.fmin(least, leaves.max(axis=0, initial=0.0).reshape(least.shape))
             rules |= base.rules_by_pieces
-    single = tuple(tuple((k,) for k in range(size)) for size in least.shape)
-    return proofs[0].made(PairsFact, rules, *single, least)
+    return proofs[0].made(PairsFact, rules, *_coordinates(least), least)
 
 
-def entries_fact(one: OutputBounds, outputs: tuple[Group, ...], inputs: tuple[Group, ...]) -> PairsFact:
-    """How fast groups of outputs change with groups of inputs, by an ellipsoid around a nominal Jacobian."""
-    some = sorted({k for group in inputs for k in group})
-    at = {k: place for place, k in enumerate(some)}
-    places = tuple(tuple(at[k] for k in group) for group in inputs)
+def entries_fact(one: OutputBounds) -> PairsFact:
+    """How large each entry of the Jacobian gets, by an ellipsoid around a nominal Jacobian."""
     with proving():
-        network = one.network.select(None if len(some) == one.network.inputs else some)
-        found = entries(network, _slopes(one.network, one.intervals), one.multipliers)
-        if all(len(group) == 1 for group in (*outputs, *inputs)):
-            limits = found.bounds()[np.ix_([group[0] for group in outputs], [group[0] for group in places])]
-        else:
-            limits = np.array([[found.block(rows, columns) for columns in places] for rows in outputs])
-    return one.made(PairsFact, (), outputs, inputs, limits)
+        limits = entries(one.network, _slopes(one.network, one.intervals), one.multipliers).bounds()
+    return one.made(PairsFact, (), *_coordinates(limits), limits)
+
+
+def _coordinates(matrix: Array) -> tuple[tuple[Group, ...], ...]:
+    """The single outputs and inputs that rows and columns are about."""
+    return tuple(tuple((k,) for k in range(size)) for size in matrix.shape)
 
 
 def pair_bound(base: OutputBounds, outputs: Group, inputs: Group, sweeps: Sequence[Hints]) -> PairsFact:
