@@ -20,7 +20,6 @@ SUGGESTIONS = {
     "reach.contains": "as far as floating point can tell",
     "arithmetic.squared": "a product of sizes adds more than what underflows",
     "step.multipliers": "the multipliers that were used, as a hint",
-    "fourier.sparing": "how long frequencies take",
     "fourier._portions": "how many frequencies go together",
     "fourier._step": "the square of a number of neurons",
     "quadratic_form.first_factor": "the square of a number of rows",

@@ -295,12 +295,15 @@ class DualBound:
             tops = [[views[index][k].top(sign, arb(0)) for sign in (1, -1)] for k in some]
             self.sizes.append(largest(np.array(tops, dtype=object).reshape(-1, 2), axis=1))
             at += len(some)
-            kinks = [layer.functions[k].kink(*(end[k] for end in known[index])) for k in some]
-            bent = np.array([kink is not None for kink in kinks], dtype=bool)
-            down, up = engine.suggested_lines(layer, known[index], slopes[index])
-            told = list(zip(layer.functions, views[index], v, z, down, up, strict=True))
-            self._add([_kink_products(kink, *told[k][1:4]) for k, kink in zip(some, kinks) if kink], free=2)
-            self._add([_line_products(*told[k]) for k in some[~bent]])
+            products = []
+            for k in some:
+                if (kink := layer.functions[k].kink(*(end[k] for end in known[index]))) is None:
+                    raise ProofFailed("the dual bound is about neurons that are straight on both sides of 0")
+                products.append(_kink_products(kink, views[index][k], v[k], z[k]))
+            for kind, pairs in enumerate(zip(*products, strict=True)):
+                self.left += [one for one, _ in pairs]
+                self.right += [two for _, two in pairs]
+                self.free += [kind == 2] * len(pairs)
         self.output = self._through(model, len(model) - 1, z)
 
     def below(self, hints: Any, limit: arb) -> bool:
@@ -330,13 +333,6 @@ class DualBound:
         v[:, 0] += model[index].bias
         return v
 
-    def _add(self, neurons: Sequence[tuple[tuple[Balls, Balls], ...]], free: int | None = None) -> None:
-        """The products of several neurons, one kind after the other; one kind is zero."""
-        for kind, pairs in enumerate(zip(*neurons, strict=True)):
-            self.left += [one for one, _ in pairs]
-            self.right += [two for _, two in pairs]
-            self.free += [kind == free] * len(pairs)
-
 
 def _kink_products(kink: tuple[arb, arb], view: View, v: Balls, z: Balls) -> tuple[tuple[Balls, Balls], ...]:
     """With p = φ(v) - αv and m = βv - φ(v): p(t - p) ≥ 0, m(b - m) ≥ 0, pm = 0, t = (β - α)high, b = (β - α)low."""
@@ -345,16 +341,6 @@ def _kink_products(kink: tuple[arb, arb], view: View, v: Balls, z: Balls) -> tup
     top, bottom = ((beta - alpha) * view.high).upper(), ((beta - alpha) * view.low).lower()
     top, bottom = larger(top, (-bottom * _CLOSE).upper()), smaller(bottom, (-top * _CLOSE).lower())
     return (p, _shifted(-p, top)), (m, _shifted(-m, bottom)), (p, m)
-
-
-def _line_products(f: Function, view: View, v: Balls, z: Balls, down: arb, up: arb) -> tuple[tuple[Balls, Balls], ...]:
-    """Between two lines and two ends, and with secants from the middle of the interval that are slopes."""
-    above, below = _shifted(up * v - z, view.top(1, up)), _shifted(z - down * v, view.top(-1, -down))
-    middle = smaller(larger(ball(float((view.low + view.high) / 2)), view.low), view.high)
-    moved, risen, unit = _shifted(v, -middle), _shifted(z, -f.value(middle)), _shifted(zeros(len(v)), arb(1))
-    alpha, beta = view.slopes()
-    ends = _shifted(v, -view.low), _shifted(-v, view.high)
-    return (below, above), (below, unit), (above, unit), ends, (risen - alpha * moved, beta * moved - risen)
 
 
 def _shifted(row: Balls, x: arb) -> Balls:

@@ -5,8 +5,11 @@ What is shared is in :class:`KnownLayer`: what holds of each neuron on its inter
 **Value functions** (:class:`DualBound`). Let y hold 1, the input (x - centre)/radius =: u, and the values z of all
 neurons whose slope is open, each over a power of two that is at least its size. With fewer neurons in the first layer
 than inputs, W(x - centre) = radius·R u for a square R and some ‖u‖ ≤ 1. Every pre-activation is an affine function of
-y. For each open neuron some products of two affine functions are known not to be negative, or to be zero:
-q(y) = (left·y)(right·y). So for multipliers λ of the right sign and λ_0 ≥ 0
+y. Every open neuron has to be α·v below 0 and β·v above. With p = z - αv and m = βv - z, one of which is zero,
+
+    p((β - α)high - p) ≥ 0,   m((β - α)low - m) ≥ 0,   pm = 0,
+
+three products q(y) = (left·y)(right·y). So for multipliers λ ≥ 0, of either sign for the last, and λ_0 ≥ 0
 
     row·v_N ≤ c·y + Σ λ q(y) + λ_0(1 - ‖x - centre‖²/radius²) =: -yᵀM y,
 
@@ -44,7 +47,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final, TypeAlias
+from typing import Final
 
 import numpy as np
 
@@ -72,9 +75,6 @@ from lipcert.model.network import Layer, Network, Neurons
 from lipcert.model.regions import Ball
 from lipcert.suggest.lines import suggested_lines
 from lipcert.suggest.multipliers import lowest, solved
-
-Product: TypeAlias = tuple[Near, Near, bool]
-"""left·right ≥ 0 for some neurons, or = 0 if the last is true."""
 
 _CELLS: Final = 32
 """Cells that an interval is cut into where neurons are curved."""
@@ -206,7 +206,11 @@ class KnownLayer:
         marks = np.where((low < 0.0) & (high > 0.0), across, along)
         marks[0], marks[-1] = low, high
         start, stop = marks[:-1], marks[1:]
-        return Cells(start, stop, *lines_around(self.neurons.take(self.open), start, stop))
+        neurons = self.neurons.take(self.open)
+        lines = relax(neurons, start, stop, *suggested_lines(neurons, (start, stop)))[:4]
+        if not all(np.isfinite(part).all() for part in lines):
+            raise ProofFailed("the lines around a neuron are not finite")
+        return Cells(start, stop, *lines)
 
     @cached_property
     @np.errstate(all="ignore")
@@ -232,14 +236,6 @@ class KnownLayer:
             least.append(np.fmax(whole[0], low.below.min(axis=0)))
             most.append(np.fmin(whole[1], high.above.max(axis=0)))
         return np.minimum(*least), np.maximum(*most)
-
-
-def lines_around(neurons: Neurons, low: Array, high: Array) -> tuple[Array, ...]:
-    """Finite lines around φ on intervals; see :func:`lipcert.kernel.neuron_bounds.relax`."""
-    drawn = relax(neurons, low, high, *suggested_lines(neurons, (low, high)))[:4]
-    if not all(np.isfinite(part).all() for part in drawn):
-        raise ProofFailed("the lines around a neuron are not finite")
-    return drawn
 
 
 def first_factor(weight: Weight) -> Array:
@@ -285,20 +281,20 @@ class DualBound:
         self.first = first_factor(network.layers[0].weight)
         self.inputs = self.first.shape[1]
         self.size = 1 + self.inputs + sum(stage.open.size for stage in self.layers)
-        v, at, products = self._preactivations(network.layers[0], ball), 1 + self.inputs, list[Product]()
+        v, at = self._preactivations(network.layers[0], ball), 1 + self.inputs
+        left, right, free = list[Near](), list[Near](), list[Array]()
         for stage, layer in zip(self.layers, network.layers[1:], strict=True):
+            if not stage.bent.all():
+                raise ProofFailed("the dual bound is about neurons that are straight on both sides of 0")
             z, some = _affine(v, stage.slope, stage.offset), stage.open
             z.value[some], z.error[some] = 0.0, 0.0
             # a power of two above the size of z
             z.value[some, at + np.arange(some.size)] = np.ldexp(1.0, np.frexp(np.maximum(stage.size[some], _LEAST))[1])
-            for rule, which in ((_kink, stage.bent), (_lines, ~stage.bent)):
-                products += rule(stage, which, v[some[which]], z[some[which]]) if which.any() else []
+            for (one, two), zero in zip(_kink(stage, v[some], z[some]), (False, False, True), strict=True):
+                left, right, free = [*left, one], [*right, two], [*free, np.full(some.size, zero)]
             v, at = _through(layer, z), at + some.size
-        self.output = v
-        sizes = [len(left.value) for left, _, _ in products]
-        self.left = self._stacked([left for left, _, _ in products])
-        self.right = self._stacked([right for _, right, _ in products])
-        self.free = np.repeat(np.array([zero for *_, zero in products], dtype=bool), sizes)
+        self.output, self.left, self.right = v, self._stacked(left), self._stacked(right)
+        self.free = np.concatenate([np.zeros(0, dtype=bool), *free])
 
     def _preactivations(self, layer: Layer, ball: Ball) -> Near:
         """Those of the first layer, W·centre + bias + radius·R u."""
@@ -354,32 +350,17 @@ def _through(layer: Layer, z: Near) -> Near:
     return _plus(z.T.through(layer.weight).T, Near.weights(layer.bias))
 
 
-def _kink(stage: KnownLayer, which: Array, v: Near, z: Near) -> list[Product]:
-    """With p = z - a·v and m = b·v - z: p = 0 or m = 0, 0 ≤ p ≤ (b - a)·high, (b - a)·low ≤ m ≤ 0."""
-    a, b, at = stage.alpha[which], stage.beta[which], stage.open[which]
+def _kink(stage: KnownLayer, v: Near, z: Near) -> tuple[tuple[Near, Near], ...]:
+    """Factors of products that are ≥ 0, ≥ 0 and = 0 for open neurons that are straight on both sides of 0.
+
+    With p = z - a·v and m = b·v - z: p = 0 or m = 0, 0 ≤ p ≤ (b - a)·high, (b - a)·low ≤ m ≤ 0.
+    """
+    a, b, at = stage.alpha, stage.beta, stage.open
     top, bottom = up(up(b - a) * stage.high[at]), down(up(b - a) * stage.low[at])
     # a search is steadier where neither end is all too close
     top, bottom = np.maximum(top, -_CLOSE * bottom), np.minimum(bottom, -_CLOSE * top)
     p, m = z - a[:, None] * v, b[:, None] * v - z
-    return [(p, _plus(-p, top), False), (m, _plus(-m, bottom), False), (p, m, True)]
-
-
-def _lines(stage: KnownLayer, which: Array, v: Near, z: Near) -> list[Product]:
-    """Between two lines and two ends, and with secants from the middle of the interval that are slopes."""
-    at = stage.open[which]
-    neurons, low, high = stage.neurons.take(at), stage.low[at], stage.high[at]
-    alpha, beta = stage.alpha[which], stage.beta[which]
-    below_slope, below, above_slope, above = lines_around(neurons, low, high)
-    under, over = z + _affine(v, -below_slope, -below), _affine(v, above_slope, above) - z
-    one = np.ones(len(at))
-    unit = _plus(0.0 * v, one)
-    middle = np.clip(0.5 * low + 0.5 * high, low, high)
-    value = neurons.value(middle)
-    start = Near(value, value_error(neurons, value))
-    least = z + _affine(v, -alpha, Near.of(alpha) * middle - start)
-    most = _affine(v, beta, start - Near.of(beta) * middle) - z
-    ends = _plus(v, -low), _plus(-v, high)
-    return [(under, over, False), (under, unit, False), (over, unit, False), (*ends, False), (least, most, False)]
+    return (p, _plus(-p, top)), (m, _plus(-m, bottom)), (p, m)
 
 
 class QuadraticRelaxation:

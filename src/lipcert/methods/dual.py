@@ -19,6 +19,7 @@ from typing import Final
 import numpy as np
 from scipy import linalg
 
+from lipcert.errors import ProofFailed
 from lipcert.kernel.outputs import OutputBounds
 from lipcert.kernel.quadratic_form import DualBound, DualHints
 from lipcert.model.arrays import Array, dense
@@ -91,7 +92,10 @@ class DualSearch:
         if not affordable(facts):
             return None
         with np.errstate(all="ignore"):
-            path = _Path(facts.dual_bound, row, self.center)
+            try:
+                path = _Path(facts.dual_bound, row, self.center)
+            except ProofFailed:  # not of such neurons
+                return None
             goal = -_ROOM * path.scale
             for _ in range(_STEPS):
                 clock().check()
@@ -141,23 +145,9 @@ def _form(margins: DualBound, c: Array, multipliers: Array, ball: float) -> Arra
 
 @np.errstate(all="ignore")  # of sizes that are next to nothing
 def _natural(margins: DualBound) -> Array:
-    """Multipliers to begin with, up to a common factor: one over the squared size of a product's factors.
-
-    At a kink the sum of both factors is their size; at curved neurons that is about slope times width of the interval.
-    """
+    """Multipliers to begin with, up to a common factor: one over the squared sum of a product's factors, their size."""
     sums = np.maximum(np.abs((margins.left.value + margins.right.value)[:, 0]), _LEAST)
-    found, at = np.where(margins.free, 0.0, 1.0 / (sums * sums)), 0
-    for layer in margins.layers:
-        at += 3 * int(np.count_nonzero(layer.bent))
-        curved = ~layer.bent
-        alpha, beta, width = layer.alpha[curved], layer.beta[curved], (layer.high - layer.low)[layer.open][curved]
-        steep = np.maximum(np.maximum(np.abs(beta), np.abs(alpha)), _LEAST)
-        main = np.minimum(1.0 / steep / np.maximum(width, _LEAST), 1e75)
-        ends = (beta - alpha) ** 2 + 1.0 / steep
-        rest = np.concatenate([main * main, main, main, ends * main * main, main * main])
-        found[at : at + len(rest)] = rest
-        at += len(rest)
-    return found
+    return np.where(margins.free, 0.0, 1.0 / (sums * sums))
 
 
 class _Path:
