@@ -54,7 +54,7 @@ every_stage = pytest.mark.parametrize("here", STAGES, ids=[f"{s.S.shape[0]}x{s.a
 def test_each_rung_is_at_least_as_good_as_the_one_below(here: Stage) -> None:
     values = [objective(here, method.choose(here)) for method in LADDER]
     assert values[1] <= values[0] * (1 + 1e-9)
-    assert values[2] <= values[1] * (1 + 1e-9)
+    assert values[2] <= values[1] * (1 + 1e-6)
 
 
 @pytest.mark.parametrize("here", [*STAGES, stage(9, 50, 70)])

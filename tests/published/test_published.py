@@ -14,13 +14,14 @@ from scipy import linalg, sparse
 import lipcert as lc
 from lipcert import published as pub
 from lipcert.kernel.hints import Lipschitz
+from lipcert.methods import semidefinite
 from lipcert.methods.method import Problem
+from lipcert.methods.semidefinite import Inequality, Solution, solve, symmetric_sum
 from lipcert.model.arrays import Array
 from lipcert.model.regions import Region
-from lipcert.published import NotApplicable, Published, SolverFailed, Trivial, eclipse, lipsdp, semidefinite
+from lipcert.published import NotApplicable, Published, SolverFailed, Trivial, eclipse, lipsdp
 from lipcert.published.eclipse import Handover, acc, closed_form, fast, positive
 from lipcert.published.lipsdp import ACCURACY
-from lipcert.published.semidefinite import Inequality, Solution, solve, symmetric_sum
 from lipcert.questions.certify import METHODS
 from lipcert.reproduce.cells import paper_center, paper_network
 from lipcert.reproduce.printed import Printed, paper_table

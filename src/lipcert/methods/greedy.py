@@ -1,28 +1,23 @@
 """Greedy methods: each layer's multipliers from what lies before it and the next weight.
 
-ClosedForm, Scalar and Diagonal are the paper's CF, Fast and Acc, without an SDP.
+ClosedForm, Scalar and Diagonal are the paper's CF, Fast and Acc.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import linalg
+from scipy import linalg, sparse
 from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
 from lipcert.kernel.sweep import View
 from lipcert.methods.method import Greedy, Stage, smaller, symmetric
+from lipcert.methods.semidefinite import Inequality, SolverFailed, solve
 from lipcert.model.arrays import Array, Weight, dense, times
-
-
-def inverse_of(factor: Array) -> Array:
-    """(L Lᵀ)⁻¹ from the lower triangle L."""
-    inverse = linalg.lapack.dpotri(factor, lower=1)[0]
-    return np.asarray(np.tril(inverse) + np.tril(inverse, -1).T)
-
 
 ITERATIVE = 300
 """Above this size Lanczos beats the tridiagonal reduction."""
@@ -240,22 +235,24 @@ def _model(cuts: list[tuple[float, float, float, float, float]], s: float) -> tu
     return float(t[least]), float(heights[least])
 
 
+_NOISE = 1e-14
+"""Directions of S with less than this share of its largest eigenvalue are rounding."""
+
+
 @dataclass(frozen=True)
 class Diagonal(Greedy):
     """The diagonal T that minimises λmax(W⁺ P(T) W⁺ᵀ), layer by layer, started from Scalar's.
 
-    By a Schur complement the problem is: minimise τ subject to
+    With S = LLᵀ, Δv = Lu and Λ = 1/T the bound is 1/c for the largest c with
 
-        F(τ, T) = [ τI - B - H T Hᵀ   G     ]
-                  [ Gᵀ                T - R ]  ≽ 0,   H = W⁺_A, B = W⁺ D_m S D_m W⁺ᵀ, G = W⁺ D_m S D_r, R = D_r S D_r,
+        ‖u‖² + Σ Λ_k (Δz - αΔv)_k (Δz - βΔv)_k - c‖W⁺Δz‖² ≥ 0    for all u and Δz,
 
-    linear in (τ, T). Newton's method follows the minimisers of κτ - logdet F for growing κ; a minimiser is within
-    (order of F)/κ of the optimum, which tells when to stop.
+    one small semidefinite program per layer.
 
     Parameters
     ----------
     tolerance
-        Relative gap to the optimum at which the path ends.
+        Relative gap to the optimum at which the search stops.
     """
 
     tolerance: float = 1e-6
@@ -263,106 +260,22 @@ class Diagonal(Greedy):
     def choose(self, stage: Stage) -> Array:
         T = np.zeros(stage.alpha.shape)
         active = stage.active
-        if active.size:
-            start = best_scalar(stage, 1e-3)
-            T[active] = _follow(_Block.of(stage), start, self.tolerance) if start > 0 else 0.0
+        T[active] = t = best_scalar(stage, 1e-3) if active.size else 0.0
+        if t > 0.0:
+            with suppress(SolverFailed):
+                T[active] = 1.0 / solve(_inequality(stage, 0.8 / t), self.tolerance).x
         return T
 
 
-@dataclass(frozen=True, eq=False)
-class _Block:
-    """The data of F."""
-
-    B: Array
-    G: Array
-    H: Array
-    R: Array
-
-    @staticmethod
-    def of(stage: Stage) -> _Block:
-        ahead = stage.ahead * (1.0 / (abs(stage.ahead).max() or 1.0))  # the size of W⁺ does not change the best T
-        return _Block(*replace(stage, ahead=ahead).blocks())
-
-    @property
-    def order(self) -> int:
-        return self.B.shape[0] + self.R.shape[0]
-
-    def objective(self, T: Array) -> float:
-        """λmax(W⁺ P(T) W⁺ᵀ), infinite outside the domain."""
-        try:
-            factor = np.linalg.cholesky(np.diag(T) - self.R)
-        except np.linalg.LinAlgError:
-            return np.inf
-        X = linalg.solve_triangular(factor, self.G.T, lower=True, check_finite=False)
-        return top(symmetric(self.B + X.T @ X + (self.H * T) @ self.H.T))[0]
-
-    def factor(self, x: Array) -> Array | None:
-        """Cholesky factor of F at x = (τ, T), or None where F is not positive definite."""
-        p, tau, T = self.B.shape[0], x[0], x[1:]
-        F = np.empty((self.order, self.order))
-        F[:p, :p] = -self.B - (self.H * T) @ self.H.T
-        F[:p, :p].flat[:: p + 1] += tau
-        F[:p, p:], F[p:, :p] = self.G, self.G.T
-        F[p:, p:] = np.diag(T) - self.R
-        try:
-            return np.linalg.cholesky(F)
-        except np.linalg.LinAlgError:
-            return None
-
-    def newton(self, factor: Array, kappa: float) -> tuple[Array, float]:
-        """Newton step in (τ, T) for κτ - logdet F, and its decrement."""
-        p = self.B.shape[0]
-        Y = inverse_of(factor)
-        top_left, cross, corner = Y[:p, :p], Y[:p, p:], Y[p:, p:]
-        YH = top_left @ self.H
-        HYH, HYc = self.H.T @ YH, self.H.T @ cross
-        size = 1 + self.R.shape[0]
-        gradient = np.empty(size)
-        gradient[0] = kappa - np.trace(top_left)
-        gradient[1:] = np.diagonal(HYH) - np.diagonal(corner)
-        hessian = np.empty((size, size))
-        hessian[0, 0] = (top_left**2).sum()
-        hessian[0, 1:] = hessian[1:, 0] = (cross**2).sum(axis=0) - (YH**2).sum(axis=0)
-        hessian[1:, 1:] = HYH**2 + corner**2 - HYc**2 - HYc.T**2
-        scale = 1.0 / np.sqrt(np.diagonal(hessian))
-        scaled = scale[:, None] * hessian * scale
-        scaled.flat[:: size + 1] += 1e-13
-        lower = linalg.cho_factor(scaled, lower=True, check_finite=False)
-        step = -scale * linalg.cho_solve(lower, scale * gradient, check_finite=False)
-        return step, float(np.sqrt(max(-(gradient @ step), 0.0)))
-
-
-def _follow(block: _Block, start: float, tolerance: float) -> Array:
-    """The diagonal T at the end of the path, or Scalar's where that is better."""
-    first = np.full(block.R.shape[0], start)
-    worth = block.objective(first)
-    if not (np.isfinite(worth) and worth > 0):
-        return first
-    x, kappa = np.append(1.2 * worth, first), block.order / (0.2 * worth)
-    while True:
-        x = _center(block, x, kappa)
-        if block.order / kappa <= tolerance * worth:
-            break
-        kappa *= 12.0
-    return x[1:] if block.objective(x[1:]) <= worth else first
-
-
-def _center(block: _Block, x: Array, kappa: float) -> Array:
-    """Newton's method to the minimiser for one κ."""
-    factor, decrement = block.factor(x), np.inf
-    for _ in range(25):
-        if factor is None or decrement < 0.25:
-            break
-        try:
-            step, decrement = block.newton(factor, kappa)
-        except np.linalg.LinAlgError:
-            break
-        # the damped step is always feasible; try longer ones first
-        for length in (1.0, 0.5, 1.0 if decrement < 0.25 else 1.0 / (1.0 + decrement)):
-            ahead = block.factor(x + length * step)
-            if ahead is not None:
-                x, factor = x + length * step, ahead
-                break
-        else:
-            break
-    return x
+def _inequality(stage: Stage, start: float) -> Inequality:
+    """The inequality of :class:`Diagonal` in the coordinates (Δz of the active neurons, u); others have Δz = mΔv."""
+    values, vectors = np.linalg.eigh(stage.S)
+    seen = values > _NOISE * values[-1]
+    L, ahead, on = vectors[:, seen] * np.sqrt(values[seen]), dense(stage.target), stage.active
+    constant = np.diag(np.repeat([0.0, 1.0], [on.size, L.shape[1]]))
+    slopes = (slope[on, None] for slope in (stage.alpha, stage.beta))
+    left, right = (sparse.csc_array(np.vstack([np.eye(on.size), -(slope * L[on]).T])) for slope in slopes)
+    affine = np.where(stage.r > 0.0, 0.0, stage.m)
+    output = np.vstack([ahead[:, on].T, (affine[:, None] * L).T @ ahead.T])
+    scale = 1.0 / (float(np.abs(output).max()) or 1.0)  # the size of W⁺ does not change the best T
+    return Inequality(constant, left, right, scale * output, np.arange(on.size), np.full(on.size, start))

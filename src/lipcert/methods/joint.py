@@ -20,8 +20,9 @@ import numpy as np
 from scipy import linalg, sparse
 
 from lipcert.kernel.hints import Linear
-from lipcert.methods.greedy import ClosedForm, closed_form, inverse_of
+from lipcert.methods.greedy import ClosedForm, closed_form
 from lipcert.methods.method import Candidate, Kept, Method, Problem, Stage, symmetric
+from lipcert.methods.semidefinite import inverse_of
 from lipcert.model.arrays import Array, Weight, dense, times
 from lipcert.model.network import entries
 from lipcert.model.norms import PLAIN, Norms

@@ -1,10 +1,10 @@
 """Methods of the literature, as published, under the same call as lipcert's own."""
 
+from lipcert.methods.semidefinite import SolverFailed
 from lipcert.published.base import NotApplicable, Published
 from lipcert.published.eclipse import Eclipse, EclipseFast, EclipseGen, EclipseGenLocal
 from lipcert.published.lipsdp import GeoLIP, GLipSDP, LipDiff, LipSDP
 from lipcert.published.norms import AAO, JacobianBox, SeqLip, Trivial
-from lipcert.published.semidefinite import SolverFailed
 
 __all__ = [
     "AAO",

@@ -14,9 +14,9 @@ from scipy import linalg, sparse
 from lipcert.errors import InvalidInput, ProofFailed
 from lipcert.kernel.hints import Lipschitz
 from lipcert.methods.method import Problem
+from lipcert.methods.semidefinite import Inequality, Solution, SolverFailed, solve
 from lipcert.model.arrays import Array, dense
 from lipcert.published.base import Multipliers, NotApplicable, Published, Run
-from lipcert.published.semidefinite import Inequality, Solution, SolverFailed, solve
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,12 +17,12 @@ from lipcert.errors import InvalidInput
 from lipcert.kernel.facts import LayerReport
 from lipcert.methods.greedy import ITERATIVE, largest, top
 from lipcert.methods.method import Problem, Stage
+from lipcert.methods.semidefinite import Inequality, SolverFailed, solve
 from lipcert.model.arrays import Array, dense
 from lipcert.model.network import Network
 from lipcert.model.norms import Norms
 from lipcert.model.regions import Everywhere
 from lipcert.published.base import Multipliers, Published, Run, global_slopes, require
-from lipcert.published.semidefinite import Inequality, SolverFailed, solve
 
 _MATRICES = 20
 """Dense matrices in all coordinates that a semidefinite program needs at once."""

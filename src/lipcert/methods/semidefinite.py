@@ -1,4 +1,4 @@
-"""The one linear matrix inequality behind LipSDP, GeoLIP and the Eclipse family, and how it is solved.
+"""The one linear matrix inequality behind Diagonal, LipSDP, GeoLIP and the Eclipse family, and how it is solved.
 
 General conic solvers factor systems of the size of the matrix squared. Here only the multipliers x and c are unknowns,
 so each step of a primal-dual interior-point method factors a matrix of their number, filled by products of small ones
@@ -24,7 +24,6 @@ import numpy as np
 from scipy import linalg, sparse
 
 from lipcert.errors import ProofFailed
-from lipcert.methods.greedy import inverse_of
 from lipcert.methods.method import symmetric
 from lipcert.model.arrays import Array, dense
 
@@ -68,6 +67,12 @@ class Solution:
     c: float
     x: Array
     roomy: Array
+
+
+def inverse_of(factor: Array) -> Array:
+    """(L Lᵀ)⁻¹ from the lower triangle L."""
+    inverse = linalg.lapack.dpotri(factor, lower=1)[0]
+    return np.asarray(np.tril(inverse) + np.tril(inverse, -1).T)
 
 
 def symmetric_sum(left: Any, right: Any, x: Array) -> Array:
