@@ -184,7 +184,7 @@ class Bounding(ABC):
         self.asked = network.digest, region
         self.starts = frozen(np.cumsum([0, *network.sizes[1:-1]]))
         self.slices = [slice(begin, end) for begin, end in pairwise(self.starts)]
-        self.curved = SecondOrder(network, region.center) if curved(network) else None
+        self.curved = SecondOrder(network) if curved(network) else None
         lower, upper = corners(region)
         known = intervals(network, region, sweeps, remembered)
         high = np.full((1, self.starts[-1]), np.inf)

@@ -12,15 +12,10 @@ the sum over the layers, with Γ_k the product of all that follows layer k, of
 
 with ε = t(w + R) + c/2·((L + a)² - L²) + e and ε' = tR + c/2·(2L(w + R) + a²) + e, where a = q + w + R and e is the
 error of the fit. The first term is a polynomial of known signs, and its sum with ∇p_N is largest at a corner of the box
-(:class:`Monomials`). Of the rest, Γ⁰ diag(ε') B is at most ‖Γ⁰ diag(g)‖·‖diag(ε'/g) B‖ for any g > 0, and
-so are Γ⁰ diag(ε)∇q, whose right factor is largest at a corner, and Γ⁰ diag(ε)∇w. All else is bounded by sizes. For
-that Γ = Γ⁰ + Γ¹ + E, Γ¹ linear in δ, where with Γ⁺, E⁺ those of the layer after
+(:class:`Monomials`). Of the rest, Γ⁰ diag(ε') B is at most ‖Γ⁰ diag(g)‖·‖diag(ε'/g) B‖ for any g > 0. All else is
+bounded by sizes. For that Γ = Γ⁰ + Γ¹ + E, Γ¹ linear in δ, where with Γ⁺, E⁺ those of the layer after
 
-    ‖E‖ ≤ (‖E⁺‖ max|φ'| + ‖Γ⁰⁺ diag(φ' - σ - τ₁)‖ + ‖Γ¹⁺ diag(φ' - σ)‖)‖W‖
-
-is often far less than sizes make of it; whatever is smaller counts.
-
-Sizes of layer after layer grow where the network itself contracts: :class:`Unfolding`.
+    |E| ≤ (|E⁺||φ'| + |Γ⁰⁺||φ' - σ - τ₁| + |Γ¹⁺||φ' - σ|)|W|.
 
 Polynomials are those of the floats that were computed: what is lost in computing them joins R, and the Jacobian. It is
 charged by the sizes of all terms, which are multiplied in the order of the terms themselves (:meth:`Size.lost`).
@@ -29,14 +24,13 @@ charged by the sizes of all terms, which are multiplied in the order of the term
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations_with_replacement, pairwise, product
 from typing import Final
 
 import numpy as np
 
-from lipcert.kernel.arithmetic import Near, Size, Sized, down, largest_norm_above, root_above, spectral_above, up
+from lipcert.kernel.arithmetic import Near, Size, down, largest_norm_above, spectral_above, up
 from lipcert.kernel.hints import Interval
 from lipcert.kernel.remainder import Fit, fit
 from lipcert.model.arrays import Array, dense
@@ -44,16 +38,8 @@ from lipcert.model.network import Network
 
 MOST_INPUTS: Final = 8
 """With more inputs a box has too many corners."""
-_FEW_LAYERS: Final = 6
-"""Hidden layers up to which products over fewer layers will do."""
-_BAND: Final = 12
-"""Layers that a product Φ spans at most."""
-_ENTRIES: Final = 20_000_000
-"""Numbers in all products together at most."""
 _FLAT: Final = 2.0**-40
 """A side of a box is taken to be at least so much of its longest; a larger box is no mistake."""
-_WORTH: Final = 0.005
-"""Of the Jacobian's size, what a remainder must come to by sizes before its norm is looked at."""
 _AT_ONCE: Final = 300_000
 """Numbers in the polynomials of a layer over the pieces that are bounded together; more would not stay in a cache."""
 _POWERS = {1: (1.0, True, 0.0), 2: (0.5, False, 0.5), 3: (0.75, True, 0.25)}
@@ -65,12 +51,7 @@ def curved(network: Network) -> bool:
     groups = [group for layer in network.layers[:-1] if layer.neurons for group in layer.neurons.groups]
     bends = any(len(row.row.pieces.turns) for row, _ in groups)
     dense_ = all(isinstance(layer.weight, np.ndarray) for layer in network.layers)
-    few = network.depth <= _FEW_LAYERS + 1 or _BAND * _inner(network) <= _ENTRIES
-    return network.inputs <= MOST_INPUTS and network.depth > 1 and dense_ and bends and few
-
-
-def _inner(network: Network) -> int:
-    return sum(int(np.prod(layer.weight.shape)) for layer in network.layers[1:])
+    return network.inputs <= MOST_INPUTS and network.depth > 1 and dense_ and bends
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +88,6 @@ class Monomials:
     values : the monomials of degree three at most, without squares, at the corners, (monomials, corners).
     slack : how far each is from that at most, (monomials,).
     sides, slacks : per degree 1, 2 and 3 the same at half of the corners, those with δ_1 = 1, (corners, monomials).
-    turns : what makes ∂q/∂δ_j at these corners of a polynomial of degree two, (corners, d, monomials).
     touched : per degree 2 and 3, how often a variable is in a monomial, (d, monomials).
     """
 
@@ -141,10 +121,6 @@ class Monomials:
         ends = np.cumsum(self.count)
         some = np.ascontiguousarray(self.values[:, len(signs) // 2 :].T)
         self.sides = [np.ascontiguousarray(some[:, a:b]) for a, b in pairwise(ends[:4])]
-        self.turns = np.zeros((len(some), d, self.count[2]))
-        source, times = self.gradients[1]
-        for j, i in product(range(d), repeat=2):
-            self.turns[:, j, source[j, i]] += times[j, i] * self.sides[0][:, i]
         self.slacks = [self.slack[a:b] for a, b in pairwise(ends[:4])]
 
     def doubled(self, B: Array) -> Array:
@@ -160,22 +136,6 @@ class Monomials:
         """The parts of degree 1, 2 and 3 of coefficients (count, monomials, n)."""
         _, d, pairs, *_ = self.count
         return Z[:, :d], Z[:, d : d + pairs], Z[:, d + pairs :]
-
-    def gradient_above(self, part: Array, size: Sized, scale: Array) -> Size:
-        """The largest ‖∇q(δ)·diag(scale)‖ over δ for q of degree 2, scale ≤ 1.
-
-        Coefficients are ``part`` (count, monomials, n), and ``size`` (count, d, n) is at least |∂q/∂δ_j|. The norm is
-        convex in each δ_i, so largest at a corner, and its square is that of T(ppᵀ)Tᵀ there, T small numbers. In ppᵀ
-        floats lose at most γ|p||p|ᵀ, which T makes γ·size·sizeᵀ of.
-        """
-        (count, monomials, n), size = part.shape, Size.of(size)
-        _, power = np.frexp(size.value.max(axis=(1, 2), initial=0.0))
-        part, near_one = (np.ldexp(some, -power[:, None, None]) for some in (part, size.value))
-        T = (self.turns * scale[:, None, :, None]).reshape(count, -1, monomials)
-        half = (T @ (part @ np.swapaxes(part, 1, 2))).reshape(-1, self.d, monomials)
-        P = (half @ np.swapaxes(T.reshape(half.shape), 1, 2)).reshape(count, -1, self.d, self.d)
-        lost = Size(near_one, size.units).length((1, 2)).squared().lost(n + 4 * monomials + 16).above
-        return 1.0 * Size(np.ldexp(root_above(P, lost[:, None], 2).max(axis=1), power), 1)
 
     def gradient(self, parts: list[Array]) -> Array:
         """The gradient of polynomials, given by degree (..., monomials); (..., d, monomials of degree ≤ 3)."""
@@ -273,75 +233,13 @@ class Slopes:
         self.added = 0.5 * self.rate * layer.crossed + self.bow * third / 6.0 + Size(fit.rest)
 
 
-class Unfolding:
-    """Remainders of values and of Jacobians over many layers, by products of layers at fixed slopes.
-
-    Sizes of layer after layer, |W||W|…|R|, grow where the network itself contracts. So one slope σ' per neuron is fixed
-    for all pieces, those at a point of the region, and with Φ_kj = W_k Σ' W_(k-1) Σ' … W_(j+1) the remainders of values
-    and of Γ unfold. R_k = N_k + W_k(ΣR_(k-1) + s_(k-1)), s what the activation adds and N what floats lose, is for
-    every m < k
-
-        R_k = N_k + Σ_(m<j<k) Φ_kj [(σ - σ')R_j + s_j + σ'N_j] + Φ_km [σR_m + s_m],
-
-    and E is, with F = Γ⁰(D - Σ - τ₁) + Γ¹(D - Σ) and N what floats lose of Γ⁰ + Γ¹, for every m > k
-
-        E_k = N_k + Σ_(k<j<m) [E_j(D - Σ') + F_j + N_j Σ'] Φ_jk + [E_m D + F_m] Φ_mk.
-
-    Nothing is believed of σ': any numbers will do, and those near the slopes of a piece do best.
-
-    Kept are the products |Φ| of a network's weights for slopes σ', each over ``band`` layers at most.
-    """
-
-    def __init__(self, weights: Sequence[Array], slopes: Sequence[Array], band: int) -> None:
-        self.weights, self.slopes = weights, slopes
-        self.products = [self._products(k, band) for k in range(1, len(weights))]
-
-    def _products(self, k: int, band: int) -> list[Size]:
-        """|Φ_kj| for j = k - 1, k - 2, …, as many as are used: Φ_(k,j-1) = Φ_kj Σ'W_j."""
-        product = Near.weights(self.weights[k])
-        found = [Size(product.size)]
-        for j in range(k - 1, max(k - band, 0), -1):
-            product = (product * self.slopes[j]).through(self.weights[j].T)
-            found.append(Size(product.size))
-        return found
-
-    def forwards(self, k: int, parts: list[Size], wholes: list[Size]) -> Size:
-        """What layers up to k make of |R| of the layer after it."""
-        return _unfolded([(parts[k - back], wholes[k - back], size.T) for back, size in enumerate(self.products[k])])
-
-    def backwards(self, k: int, count: int, parts: dict[int, Size], wholes: dict[int, Size]) -> Size:
-        """What layers after k make of |E_(k-1)|."""
-        reached = [j for j in range(k, count) if j - k < len(self.products[j - 1])]
-        return _unfolded([(parts[j], wholes[j], self.products[j - 1][j - k]) for j in reached])
-
-
-def _unfolded(layers: list[tuple[Size, Size, Size]]) -> Size:
-    """By the whole of the nearest layer, or by parts of all but the farthest: (part, whole, product) of each."""
-    near, far = layers[0], layers[-1]
-    found = other = near[1] @ near[2]
-    if len(layers) > 1:
-        other = far[1] @ far[2]
-        for part, _, product in layers[:-1]:
-            other = other + part @ product
-    return found.least(other)
-
-
 class SecondOrder:
-    """Bounds of many pieces of one network at once; σ' are the slopes at a ``point``."""
+    """Bounds of many pieces of one network at once."""
 
-    def __init__(self, network: Network, point: Array) -> None:
+    def __init__(self, network: Network) -> None:
         self.layers = [(dense(layer.weight), layer.bias, layer.neurons) for layer in network.layers]
-        self.sizes = [Size.of(weight) for weight, *_ in self.layers]
-        self.norms = [
-            Size(spectral_above(weight)) + size.length((0, 1)).lost(0)
-            for (weight, *_), size in zip(self.layers, self.sizes, strict=True)
-        ]
+        self.sizes = [Size(Near.weights(weight).size) for weight, *_ in self.layers]
         self.poly = Monomials(network.inputs)
-        values = network.preactivations(point)
-        slopes = [layer.neurons.slope(v) for layer, v in zip(network.layers, values, strict=True) if layer.neurons]
-        self.slopes = [np.where(np.isfinite(slope), slope, 0.0) for slope in slopes]
-        band = int(np.clip(_ENTRIES // max(_inner(network), 1), 1, _BAND))
-        self.unfolding = Unfolding([weight for weight, *_ in self.layers], self.slopes, band)
         widest = max(network.sizes[1:])
         self.at_once = max(1, _AT_ONCE // (widest * sum(self.poly.count[1:4])))
 
@@ -377,16 +275,13 @@ class SecondOrder:
         """The hidden layers, values and polynomials of the last one, intervals, and which pieces are without inputs."""
         hidden: list[tuple[Polynomial, Slopes]] = []
         intervals: list[Interval] = []
-        parts: list[Size] = []
-        wholes: list[Size] = []
         empty = np.zeros(len(center), dtype=bool)
         weight, bias, _ = self.layers[0]
         value, B = Near.of(center).through(weight) + Near.weights(bias), half[:, :, None] * weight.T
         fuzz = Size.of(B).sum(1).lost(1)
-        noise = fuzz + Size(value.error)
         Z = np.zeros((len(B), sum(self.poly.count[1:4]), B.shape[-1]))
         Z[:, : self.poly.d] = B
-        layer = Polynomial(self.poly, Z, noise, fuzz)
+        layer = Polynomial(self.poly, Z, fuzz + Size(value.error), fuzz)
         for k, (low, high) in enumerate(known):
             neurons, (weight, bias, _) = self.layers[k][2], self.layers[k + 1]
             assert neurons is not None
@@ -401,17 +296,13 @@ class SecondOrder:
             layer.within(layer.rest.least(away + layer.linear + layer.square + layer.cube))
             seen = Slopes(layer, fit(neurons, middle, (low, high), layer.cost))
             hidden.append((layer, seen))
-            source, turned = seen.added, Size(np.abs(seen.fit.slope - self.slopes[k]), 1)
-            parts.append(turned * layer.rest + source + self.slopes[k] * noise)
-            wholes.append(seen.slope * layer.rest + source)
             doubled = layer.linear.squared()
             moved = seen.slope * (layer.linear + layer.squares + layer.cubes) + seen.rate * doubled
             moved = moved + (seen.bow * doubled + seen.rate * layer.squares) * layer.linear
             lost = (moved @ self.sizes[k + 1].T).lost(weight.shape[1] + 32)
             value = Near.of(seen.fit.value).through(weight) + Near.weights(bias)
-            noise = lost + Size(value.error)
             # squares double the roundings that are counted, layer by layer: so they are charged here
-            rest = Size((self.unfolding.forwards(k, parts, wholes) + noise).above)
+            rest = Size(((seen.slope * layer.rest + seen.added) @ self.sizes[k + 1].T + lost + Size(value.error)).above)
             layer = Polynomial(self.poly, self._next(layer.Z, seen, k), rest, 3.0 * lost)
         return hidden, value.value, layer, intervals, empty
 
@@ -435,18 +326,14 @@ class SecondOrder:
         Γ⁰ is G, Γ¹ is H, and K is |Γ¹|; sizes of Jacobians are by δ_j, their norms by x_j = h_j δ_j.
         """
         count, d = half.shape
-        weight, columns, rows = self.layers[-1][0], half[:, :, None], half[:, None, :]
+        weight, columns = self.layers[-1][0], half[:, :, None]
         G = np.broadcast_to(weight, (count, *weight.shape))
         H, K = np.zeros((count, d, *weight.shape)), Size(np.zeros(G.shape))
-        E = lost = Size.of(G).lost(0)
+        E = Size.of(G).lost(0)
         quartic = np.zeros((count, len(weight), self.poly.count[4]))
         entries = Size(np.broadcast_to(last.fuzz.value[..., None], (count, len(weight), d)), last.fuzz.units)
-        rest, stray = (entries / rows).length((1, 2)), E.length((1, 2))
-        worth = _WORTH * (Size.of(last.Z[:, :d]) / columns).length((1, 2)).value
         factors: list[tuple[Array, Array]] = []
         shares: list[Size] = []
-        parts: dict[int, Size] = {}
-        wholes: dict[int, Size] = {}
         for k, (layer, seen) in reversed(list(enumerate(hidden))):
             n, size, B = layer.Z.shape[-1], Size.of(G), layer.Z[:, :d]
             # Γ⁰ diag(ε') B by factors
@@ -459,31 +346,16 @@ class SecondOrder:
             off, sway, loose = seen.off[:, None, :], seen.sway[:, None, :], (seen.most * layer.fuzz)[:, None, :]
             near = seen.other[:, None, :] * layer.bent + off * layer.twisted + loose
             far = (seen.swing[:, None, :] + sway + off) * layer.twisted + (sway + off) * layer.bent + off * B + loose
-            by_size = size @ near.T, K @ far.T, E @ far.T
-            entries = entries + (by_size[0] + by_size[1] + by_size[2])
-            here, sways, strays = ((part / rows).length((1, 2)) for part in by_size)
-            which = np.flatnonzero((here.value > worth) & (k > 0))
-            if which.size:
-                turned = np.full(count, np.inf)
-                turned[which] = self._turned(G, layer, seen, half, which).above
-                here = here.least(Size(turned))
-            rest = rest + here + sways + strays.least(stray * (far / columns).length((1, 2)))
+            entries = entries + size @ near.T + (K + E) @ far.T
             if not k:
                 break
             GB = G[:, :, None, :] * (seen.fit.rate[:, None, :] * B)[:, None]
             four, five = self._signed(G, GB, layer, seen)
-            quartic, entries, rest = quartic + four, entries + five, rest + (five / rows).length((1, 2))
+            quartic, entries = quartic + four, entries + five
             # Γ of the layer before
-            whole = K * seen.whole[:, None, :]
-            open_ = size * seen.open[:, None, :] + whole
-            turn = Size(np.abs(seen.fit.slope - self.slopes[k]), 1) + Size(seen.fit.apart)
-            parts[k] = E * turn[:, None, :] + open_ + lost * self.slopes[k]
-            wholes[k] = E * seen.most[:, None, :] + open_
+            beyond = E * seen.most[:, None, :] + size * seen.open[:, None, :] + K * seen.whole[:, None, :]
             moved = (size + K) * seen.slope[:, None, :] + size * seen.swing[:, None, :]
-            lost = (moved @ self.sizes[k]).lost(n + 16)
-            E = self.unfolding.backwards(k, len(hidden), parts, wholes) + lost
-            stray = stray * seen.most.max(-1) + _scaled_norm(G, seen.open.above) + whole.length((1, 2))
-            stray = stray * self.norms[k] + lost.length((1, 2))
+            E = beyond @ self.sizes[k] + (moved @ self.sizes[k]).lost(n + 16)
             weight, slope = self.layers[k][0], seen.fit.slope[:, None, :]
             H = H * slope[:, None] + np.swapaxes(GB, 1, 2)
             H = (H.reshape(-1, n) @ weight).reshape(*H.shape[:3], -1)
@@ -492,24 +364,7 @@ class SecondOrder:
         third = left * right
         for share in shares:
             third = third + share.sum(-1).lost(8)
-        return *self._total(half, last, quartic, entries, rest, third), [share.value for share in shares[::-1]]
-
-    def _turned(self, G: Array, layer: Polynomial, seen: Slopes, half: Array, which: Array) -> Size:
-        """‖Γ⁰((ε - tw)∇q + ε∇w + what floats lose)‖ of some pieces.
-
-        By ‖Γ⁰ diag(g)‖ and norms of what is left over g, for w by sizes.
-        """
-        G, half, bent, twisted = G[which], half[which], layer.bent[which], layer.twisted[which]
-        _, q, _ = self.poly.split(layer.Z[which])
-        least = half.min(axis=-1)
-        scale = np.minimum(up(least[:, None] / half), 1.0)
-        across = ((bent + twisted) * scale[:, :, None]).length(1)
-        g = _between(seen.other.value[which] * (across.value / Size.of(G).length(1).value))
-        sizes = seen.other, seen.off, seen.most * layer.fuzz
-        other, off, loose = ((size[which] / g)[:, None, :] for size in sizes)
-        found = self.poly.gradient_above(q * other.above, bent * other, scale)
-        found = found + ((twisted * off + loose) * scale[:, :, None]).length((1, 2))
-        return found * _scaled_norm(G, g) / least
+        return *self._total(half, last, quartic, entries, third), [share.value for share in shares[::-1]]
 
     def _signed(self, G: Array, GB: Array, layer: Polynomial, seen: Slopes) -> tuple[Array, Size]:
         """Γ⁰(tLw + t/2·q² + c/2·L²q), (count, outputs, monomials), and |∇(Γ⁰(tq + c/2·L²)w)| by δ_j.
@@ -533,17 +388,15 @@ class SecondOrder:
         rough = rough + Size.of(G) * wide[:, None, :] @ (layer.squares + layer.cubes)[..., None]
         return four, five.sum(3) @ pairs.T + five.sum(2) @ triples.T + 5.0 * rough.lost(n + len(self.layers) + 64)
 
-    def _total(
-        self, half: Array, last: Polynomial, quartic: Array, entries: Size, rest: Size, third: Size
-    ) -> tuple[Array, Array]:
+    def _total(self, half: Array, last: Polynomial, quartic: Array, entries: Size, third: Size) -> tuple[Array, Array]:
         """The largest norm and entries at a corner with all that is added to them."""
         rows, parts = half[:, None, :], self.poly.split(last.Z)
         C = self.poly.gradient([*(np.swapaxes(part, 1, 2) for part in parts), quartic])
         sizes = Size.of(C)
         own = sizes @ self.poly.slack + sizes.sum(-1).lost(C.shape[-1] + 64)
-        entries, rest = (entries + own) / rows, rest + (own / rows).length((1, 2))
+        entries = (entries + own) / rows
         corners = np.moveaxis((C * (1.0 / rows)[..., None]) @ self.poly.values, -1, 1)
-        norms = Size(largest_norm_above(corners, 7)) + rest.least(entries.length((1, 2)))
+        norms = Size(largest_norm_above(corners, 7)) + entries.length((1, 2))
         largest = Size.of(corners).max(1) + entries + third[:, None, None]
         return (norms + third).above, largest.above
 
@@ -551,9 +404,3 @@ class SecondOrder:
 def _between(square: Array) -> Array:
     """The root, or a float near it that can be divided by."""
     return np.clip(np.sqrt(square), 1e-100, 1e100)
-
-
-def _scaled_norm(G: Array, g: Array) -> Size:
-    """‖G diag(g)‖ of matrices (count, m, n) and g ≥ 0 (count, n)."""
-    scaled = g[:, None, :]
-    return Size(spectral_above(G * scaled)) + (Size.of(G) * scaled).length((1, 2)).lost(1)
