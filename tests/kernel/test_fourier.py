@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import lipcert as lc
 from lipcert import ProofFailed
 from lipcert.kernel import fourier
 from lipcert.kernel.arithmetic import largest_eigenvalue_above
-from lipcert.kernel.fourier import Torus, by_channel, prove_symbols, stack_bound, torus_of
+from lipcert.kernel.fourier import Torus, by_channel, prove_symbols, torus_of
 from lipcert.kernel.hints import Hints
 from lipcert.kernel.neuron_bounds import all_slopes
 from lipcert.methods.fourier import FourierChain, closed_form, scalar
@@ -336,96 +335,3 @@ def test_the_first_bound_takes_what_it_takes(method: lc.Joint) -> None:
     assert found.verified
     assert found.bound == first.bound
     assert lc.certify(network, method=lc.Joint()).bound < first.bound
-
-
-# a grid of frequencies in place of all: never below what any image size has with the same multipliers
-
-
-SHAPES: dict[str, dict[str, Any]] = {
-    "plain": {},
-    "strides": {"stride": [2, 1, 2], "padding": 1},
-    "even windows": {"window": 4, "padding": 1},
-    "dilated": {"dilation": 2, "axes": 1},
-    "groups": {"groups": 2, "channels": [2, 4, 4, 2]},
-    "circular": {"circular": True, "axes": 1},
-    "gelu": {"activation": "gelu", "axes": 1},
-    "one place": {"window": 1},
-}
-
-
-def shaped(name: str, image: int) -> lc.Network:
-    """Three convolutions of two channels or so; ``image`` is the size of the last one's result, about."""
-    asked: dict[str, Any] = {"axes": 2, "window": 3, "channels": [1, 2, 2, 2], "activation": "relu"} | SHAPES[name]
-    axes, window, channels = asked.pop("axes"), asked.pop("window"), asked.pop("channels")
-    rng, groups = np.random.default_rng(5), asked.get("groups", 1)
-    kernels = [
-        rng.standard_normal((outputs, inputs // groups, *[window] * axes)) for inputs, outputs in pairwise(channels)
-    ]
-    stretch = int(np.prod(asked.get("stride", [1])))
-    return lc.conv_stack(kernels, [image * stretch] * axes, **asked)
-
-
-def multipliers(network: lc.Network, torus: Torus) -> Hints:
-    """Those of the closed form at the frequencies of a torus."""
-    return FourierChain(network, torus, torus.slopes).greedy(closed_form).hints
-
-
-@pytest.fixture
-def always(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A grid for small images too, of few frequencies, so that much depends on what is said of those between."""
-    for name, value in (("_MUCH", 0.0), ("_FEWER", 0), ("_LOSS", 1.5)):
-        monkeypatch.setattr(fourier, name, value)
-
-
-@pytest.mark.parametrize("name", SHAPES)
-def test_no_size_is_above(name: str, always: None) -> None:
-    network = shaped(name, 8)
-    grid = fourier.sparing(torus(network))
-    assert grid.gain > 1.0
-    hints = multipliers(network, grid)
-    bound = stack_bound(grid, hints.multipliers, hints.exponents)
-    for image in (5, 6, 7, 9, 12, 17, 31):
-        assert stack_bound(torus(shaped(name, image)), hints.multipliers, hints.exponents) <= bound
-
-
-@pytest.mark.parametrize("mistake", ["none", "slopes", "gain", "degree"])
-def test_mistakes_would_be_seen(mistake: str, always: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The symbol 2i·sin θ is largest in the middle between two of six points, where all that is added is needed."""
-    monkeypatch.setattr(fourier, "_LOSS", 0.488)
-    network = lc.conv_stack([np.array([[[1.0, 0.0, -1.0]]])] * 2, (39,))
-    every = torus(network)
-    right = fourier.sparing(every)
-    assert (every.sizes, right.sizes) == (((40,),) * 3, ((6,),) * 3)
-    hints = multipliers(network, right)
-    wrong = {
-        "none": right,
-        "slopes": replace(right, slopes=every.slopes),
-        "gain": replace(right, gain=1.0),
-        "degree": replace(right, gain=1.0 / np.cos(np.pi / 12), slopes=every.slopes),
-    }[mistake]
-    truth, found = (stack_bound(one, hints.multipliers, hints.exponents) for one in (every, wrong))
-    assert (found < truth) == (mistake != "none")
-    assert found < 1.001 * truth
-
-
-@pytest.mark.parametrize("way", [lc.ClosedForm(), lc.Joint()])
-def test_a_grid_is_enough_for_a_very_large_image(way: lc.Method, monkeypatch: pytest.MonkeyPatch) -> None:
-    network = shaped("dilated", 700)
-    plain = lc.certify(network, None, way).bound
-    monkeypatch.setattr(fourier, "_MUCH", 0.0)
-    spared = lc.certify(network, None, way)
-    assert plain < spared.bound <= 1.03 * plain
-    assert lc.verify(network, spared) == pytest.approx(spared.bound)
-
-
-def test_it_is_not_where_little_is_spared_or_much_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Work that is not much; few frequencies; slopes that would have to be widened."""
-    large = torus(shaped("circular", 700))
-    assert fourier.sparing(large) is large
-    monkeypatch.setattr(fourier, "_MUCH", 0.0)
-    small = torus(shaped("circular", 40))
-    assert fourier.sparing(small) is small
-    slopes = tuple((alpha + 0.01, beta) for alpha, beta in large.slopes)
-    leaky = replace(large, slopes=slopes)
-    assert fourier.sparing(leaky) is leaky
-    assert fourier.sparing(large) is not large

@@ -36,32 +36,6 @@ on ω. It is fixed beforehand. A step that was proved with smaller multipliers T
 after T - T' is added to P̂: in the inequality of :class:`Step` this raises one block and leaves the other as it is.
 
 P(-ω) is the conjugate of P(ω), so half of the frequencies suffice.
-
-Very large images: a grid of frequencies in place of all
---------------------------------------------------------
-On a torus of any size the frequencies are points θ of the circle, in each axis. With one multiplier per channel, that
-the stack has at most the norm L at θ is one matrix inequality M(θ) ≽ 0 for a quadratic form of the input x, the values
-z_k after each activation, and the output y. For slopes between α ≤ 0 and β ≥ 0 and multipliers Λ = T⁻¹ it is
-
-    L²|x|² + |y|² + 2 Re y*K z_{N-1} + Σ [z_k*Λz_k - (α+β) Re z_k*ΛK z_{k-1} + |u_k|² + 2 Re u_k*(-αβΛ)^½ K z_{k-1}]
-
-Minimising over y and u_k leaves -|Kz|² and αβ (Kz)*ΛKz, so the form becomes L²|x|² - |Kz_{N-1}|² less the products
-(z - αKz)*Λ(βKz - z) ≥ 0. Hence M(θ) = D + O(θ), with D diagonal and the same for all θ, and O linear in the kernels'
-symbols K(θ).
-
-*Signs.* O joins z_{k-1} with z_k and u_k only. Changing the signs of every second layer changes the sign of O, so
-(1-ε)D + O ≽ 0 says |v*O v| ≤ (1-ε) v*D v for all v.
-
-*Between frequencies.* For fixed v, v*O(θ)v is a real trigonometric polynomial in each axis, after factors of size one
-that put the middle of each window at zero. Its degree is d = max_k dilation·(window - 1)/2, counted in places of the
-last image: divided by the strides from layer k on. If such a polynomial is at most 1 in size at N > 2d evenly spread
-points, it is at most 1/cos(πd/N) everywhere, since around a largest value A at θ₀ it stays above A cos(d(θ - θ₀))
-(M. Riesz, 1914). Half degrees go twice around the circle. With strides, going once around the last circle permutes
-the aliases of a frequency, and they are looked at together.
-
-So let g = Π 1/cos(πd/N) over the axes, and 1 - ε = 1/g. (1-ε)D + O is the inequality for slopes between gα and gβ, and
-for the norm L/g. If a stack with the slopes [gα, gβ] has at most the norm L' at N points per axis, each with the same
-multipliers, then one with the slopes [α, β] has at most the norm g·L' at all frequencies, and so on every torus.
 """
 
 from __future__ import annotations
@@ -81,11 +55,9 @@ from lipcert.kernel.arithmetic import (
     Near,
     Size,
     congruence,
-    down,
     largest_eigenvalue_above,
     raised,
     sum_above,
-    up,
 )
 from lipcert.kernel.hints import Hints, Interval
 from lipcert.kernel.neuron_bounds import WIDEN, all_slopes
@@ -98,10 +70,6 @@ from lipcert.suggest.multipliers import StoredGuide, largest_eigenvalue
 
 _LARGEST = 2**20
 """Least common multiple of the sizes of a torus; more would need many turns of the circle to be told apart."""
-_LOSS = 0.02
-"""About how much larger the bound becomes, relatively, by looking at a grid only."""
-_MUCH, _FEWER = 1e11, 4
-"""Operations that take minutes at all frequencies; the grid must have fewer frequencies by the second factor."""
 _NUMBERS = 2**16
 """Numbers in a stack of matrices."""
 _MARGIN = 2.0**-47
@@ -124,14 +92,12 @@ class Torus:
     sizes : of the torus of the input and of each convolution's result.
     slopes : per hidden layer among these (α, β), one number per channel.
     ends : whether the network ends with the last of them; otherwise a layer follows that sees the image flat.
-    gain : a bound at these frequencies, with these slopes, is to be multiplied by this.
     """
 
     convolutions: tuple[Convolution, ...]
     sizes: tuple[tuple[int, ...], ...]
     slopes: tuple[Interval, ...]
     ends: bool
-    gain: float = 1.0
 
     def frequencies(self) -> tuple[Array, Array]:
         """Frequencies of the last torus, one of each pair ω and -ω, (count, axes), and how many each stands for."""
@@ -269,24 +235,6 @@ def _vanishing(convolution: Convolution, before: tuple[int, ...], after: tuple[i
     return good
 
 
-def sparing(torus: Torus) -> Torus:
-    """The torus, or for a very large image a grid of frequencies, with widened slopes and the gain g, for all of it."""
-    wide = zip(torus.convolutions, torus.sizes, strict=False)
-    work = sum(4.0 * math.prod(size) * max(one.outputs, one.channels) ** 3 for one, size in wide)
-    zero_inside = all((alpha <= 0.0).all() and (beta >= 0.0).all() for alpha, beta in torus.slopes)
-    if work <= _MUCH or not torus.ends or not zero_inside:
-        return torus
-    widths = [np.array(one.dilation) * (np.array(one.window) - 1) for one in torus.convolutions]
-    ahead = np.cumprod([one.stride for one in torus.convolutions[::-1]], axis=0)[::-1]
-    degree = np.max(np.array(widths) / (2.0 * ahead), axis=0)
-    count = np.ceil(math.pi * math.sqrt(len(widths) * len(degree) / (2.0 * _LOSS)) * degree).astype(int) + 1  # > 2d
-    gain = (1.0 + 2.0**-40) / math.prod(math.cos(math.pi * (d / n)) - WIDEN for d, n in zip(degree, count, strict=True))
-    slopes = tuple((down(alpha * gain), up(beta * gain)) for alpha, beta in torus.slopes)
-    sizes = tuple(tuple(int(n) for n in row) for row in [*(ahead * count), count])
-    fewer = _FEWER * math.prod(sizes[-1]) <= math.prod(torus.sizes[-1])
-    return replace(torus, sizes=sizes, slopes=slopes, gain=gain) if fewer else torus
-
-
 def by_channel(network: Network, hints: Hints) -> bool:
     """Whether hints have one multiplier per channel for the convolutions that a network begins with."""
     by_neuron = [np.shape(T) for T in hints.multipliers] == [(layer.size,) for layer in network.layers[:-1]]
@@ -309,7 +257,7 @@ def prove_symbols(network: Network, hints: Hints) -> float:
         raise ProofFailed(
             "the network does not begin with convolutions for which the hints have a multiplier a channel"
         )
-    torus, count = sparing(torus), len(torus.slopes)
+    count = len(torus.slopes)
     if torus.ends:
         return stack_bound(torus, hints.multipliers, hints.exponents)
     tail = tail_of(network, torus, hints.multipliers[:count], hints.exponents[:count])
@@ -339,7 +287,7 @@ def stack_bound(
             return np.asarray(np.max(list(threads.map(at, portions))))  # NaN stays NaN, and proves nothing
 
     root = Size(_attempted(multipliers, exponents, largest)).root().above
-    return float((Size(np.ldexp(root, int([0, *exponents][-1]))) * torus.gain).above)
+    return float(Size(np.ldexp(root, int([0, *exponents][-1]))).above)
 
 
 def convolution_norm(convolution: Convolution) -> float | None:
@@ -362,7 +310,7 @@ def convolution_norm(convolution: Convolution) -> float | None:
         if len(part) > part.shape[1] and max(convolution.stride) == 1:  # then its transpose makes smaller matrices
             part = np.swapaxes(part, 0, 1)
         alone = Torus((replace(convolution, kernel=part, groups=1),), tuple(sizes), (), True)
-        found = float(np.maximum(found, stack_bound(sparing(alone), guessed=True)))  # NaN stays NaN
+        found = float(np.maximum(found, stack_bound(alone, guessed=True)))  # NaN stays NaN
         left = left & ~channels
     return found
 

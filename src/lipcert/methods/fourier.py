@@ -16,7 +16,7 @@ from itertools import pairwise
 import numpy as np
 
 from lipcert.kernel.facts import LayerReport
-from lipcert.kernel.fourier import Torus, sparing, torus_of
+from lipcert.kernel.fourier import Torus, torus_of
 from lipcert.kernel.hints import Hints, Interval
 from lipcert.kernel.neuron_bounds import all_slopes
 from lipcert.methods.greedy import ClosedForm, Scalar
@@ -401,7 +401,6 @@ class FourierSearch:
         widest = max(layer.size for layer in network.layers[: len(torus.slopes)])
         if widest <= _NARROW or (rest and max(layer.size for layer in rest) > min(_TALLEST, widest - 1)):
             return None
-        torus = sparing(torus)
         slopes = [*torus.slopes, *(all_slopes(layer.neurons) for layer in rest[:-1] if layer.neurons is not None)]
         return FourierSearch(network, torus, tuple(slopes), FourierChain(network, torus, slopes))
 
@@ -488,4 +487,4 @@ class FourierSearch:
         for T, exponent, (alpha, beta) in zip(hints.multipliers, hints.exponents, self.slopes, strict=True):
             nowhere = np.full(T.size, np.inf)
             reports.append(LayerReport(-nowhere, nowhere, alpha, beta, T, exponent))
-        return Candidate(float(np.exp(done.log_bound)) * self.torus.gain, tuple(reports), (hints,), found_by=name)
+        return Candidate(float(np.exp(done.log_bound)), tuple(reports), (hints,), found_by=name)
