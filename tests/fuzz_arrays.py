@@ -1,4 +1,4 @@
-"""Mutants of networks stored as arrays: .npz, .mat and .pt files."""
+"""Mutants of networks stored as arrays: .npz, .mat and .nnet files."""
 
 from __future__ import annotations
 
@@ -100,29 +100,17 @@ def change_mat(rng: random.Random, data: bytes) -> bytes:
     return mangled(rng, data[:128], 1) + data[128:] if rng.random() < 0.1 else data
 
 
-# .pt
+# .nnet
 
 
-def pt_seeds() -> list[bytes]:
-    import torch
-
-    first = {"0.weight": torch.ones(2, 3), "0.bias": torch.zeros(2), "2.weight": torch.ones(3, 2)}
-    cases: list[Any] = [first, first | {"0.bias": torch.zeros(1).expand(2)}, {0: torch.ones(2)}, {"a": {"b": 1}}]
-    cases += [first | {"0.weight": torch.ones(2, 3).to_sparse()}, first | {"0.weight": torch.ones(2, 3) + 1j}]
-    files = []
-    for case in cases:
-        stream = io.BytesIO()
-        torch.save(case, stream)
-        files.append(stream.getvalue())
-    return files
+def nnet_seeds() -> list[bytes]:
+    head = ["// a network", "2,3,2,3,", "3,2,2,", "0,", "-1,-1,-1,", "1,1,1,", "0.5,0,0,2,", "2,1,1,4,"]
+    return ["\n".join([*head, "1,-2,0.5,", "0.25,1,-1,", "1,", "0,", "2,1,", "0,-1,", "0.5,", "0,"]).encode()]
 
 
-def change_pt(rng: random.Random, data: bytes) -> bytes:
-    if rng.random() < 0.25:
+def change_nnet(rng: random.Random, data: bytes) -> bytes:
+    if rng.random() < 0.3:
         return mangled(rng, data)
-    members = unzipped(data)
-    name = next(n for n in members if n.endswith("data.pkl")) if rng.random() < 0.7 else rng.choice(list(members))
-    members[name] = mangled(rng, members[name])
-    if rng.random() < 0.05:
-        members.pop(rng.choice(list(members)))
-    return zipped(members, rng)
+    parts = data.split(b",")
+    parts[rng.randrange(len(parts))] = rng.choice([b"1e400", b"nan", b"-3", b"99999999999", b"", b"\n", b"x", b"7"])
+    return b",".join(parts)

@@ -46,8 +46,6 @@ def _value(op: ops.Op, operands: Sequence[Array]) -> Any:
             return sum((_product(part, x) for part, x in zip(op.parts, operands, strict=True)), op.shift.high)
         case ops.Apply():
             return op.neurons.value(operands[0])
-        case ops.Maximum():
-            return op.sign * np.where(op.windows >= 0, op.sign * operands[0][..., op.windows], -np.inf).max(axis=-1)
     raise AssertionError(f"{op} has no value")
 
 

@@ -1,10 +1,9 @@
-"""Networks from .npz, .mat and .pt files, and scikit-learn's: the same function, and errors that say what to do."""
+"""Networks from .npz, .mat and .nnet files: the same function, and errors that say what to do."""
 
 from __future__ import annotations
 
 import io
 import struct
-import warnings
 import zipfile
 import zlib
 from fractions import Fraction
@@ -20,7 +19,7 @@ import lipcert as lc
 from lipcert.errors import InvalidInput, UnreadableModel
 from lipcert.importers import mat as reader
 from lipcert.importers.normalise import normalised
-from lipcert.model.arrays import Array, dense
+from lipcert.model.arrays import dense
 from lipcert.questions.campaign.data import read_points
 from networks import random_network
 
@@ -94,13 +93,13 @@ def test_one_activation_a_layer(tmp_path: Path) -> None:
 BAD_NPZ: dict[str, tuple[dict[str, Any], str]] = {
     "no arrays": ({}, "has no W1; it holds nothing"),
     "no W1": ({"b1": B[0]}, "has no W1; it holds b1; expected W1, b1, W2"),
-    "far layers": ({"W1": W[0], "W999999999": W[0]}, "has W999999999 but not W2"),
-    "a gap": ({"W1": W[0], "W3": W[1]}, "has W3 but not W2; number the layers from 1 without gaps"),
+    "far layers": ({"W1": W[0], "W999999999": W[0]}, "has no W2; it holds W1, W999999999"),
+    "a gap": ({"W1": W[0], "W3": W[1]}, "has no W2; it holds W1, W3"),
     "a spare bias": ({"W1": W[0], "b2": B[1]}, "has b2 but its last weight is W1"),
     "a strange name": ({"W1": W[0], "bias1": B[0]}, "arrays of unknown meaning: bias1; expected W1, b1"),
     "layers counted from 0": ({"W0": W[0], "W1": W[1]}, "arrays of unknown meaning: W0"),
-    "transposed layers": ({"W1": W[0].T, "W2": W[1].T}, "stored (inputs, outputs), as some frameworks do"),
-    "a transposed single layer": ({"W1": W[0].T, "b1": B[0]}, "store the transpose of each"),
+    "transposed layers": ({"W1": W[0].T, "W2": W[1].T}, "each weight is (outputs, inputs): transpose it"),
+    "a transposed single layer": ({"W1": W[0].T, "b1": B[0]}, "each weight is (outputs, inputs)"),
     "shapes that fit neither way": ({"W1": W[0], "W2": W[0]}, "weights of layers 1 and 2 do not fit"),
     "a long bias": ({"W1": W[0], "b1": np.ones(7)}, "bias of layer 1 must have 2 numbers"),
     "a vector for a weight": ({"W1": B[0]}, "weight of layer 1 must be a matrix"),
@@ -126,7 +125,7 @@ BAD_MAT: dict[str, tuple[dict[str, Any], str]] = {
         "one matrix a layer, got ndarray of shape (2, 2)",
     ),
     "a bias too few": ({"weights": cells(W), "biases": cells(B[:1])}, "2 weights and 1 biases"),
-    "transposed": ({"weights": cells([w.T for w in W])}, "stored (inputs, outputs)"),
+    "transposed": ({"weights": cells([w.T for w in W])}, "each weight is (outputs, inputs)"),
     "text in a cell": ({"weights": cells(["abc", W[1]])}, "weights{1} must hold real numbers, got <U3"),
 }
 
@@ -470,88 +469,6 @@ def test_names_of_files_that_cannot_be(tmp_path: Path) -> None:
             cert.save(tmp_path / name)
 
 
-def state(path: Path, content: Any) -> Path:
-    torch = pytest.importorskip("torch", reason="PyTorch is an extra")
-    torch.save(content, path / "model.pt")
-    return path / "model.pt"
-
-
-def layer(name: str, outputs: int, inputs: int, bias: bool = True) -> dict[str, Any]:
-    torch = pytest.importorskip("torch", reason="PyTorch is an extra")
-    weight = torch.arange(float(outputs * inputs)).reshape(outputs, inputs)
-    return {f"{name}.weight": weight} | ({f"{name}.bias": torch.zeros(outputs)} if bias else {})
-
-
-def test_state_dicts_whose_order_is_known(tmp_path: Path) -> None:
-    for content in (
-        layer("fc2", 3, 3) | layer("fc10", 3, 3, bias=False),
-        layer("net.layers.0", 3, 3) | layer("net.layers.2", 3, 3),
-        layer("body", 3, 4) | layer("head", 2, 3),
-        layer("only", 3, 3),
-    ):
-        net = lc.load(state(tmp_path, content), "leaky_relu(0.5)")
-        weights = [value.numpy() for name, value in content.items() if name.endswith("weight")]
-        assert all(np.array_equal(one.weight, two) for one, two in zip(net.layers, weights, strict=True))
-
-
-class Payload:
-    """Unpickling this would create a file."""
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-
-    def __reduce__(self) -> Any:
-        return open, (self.path, "w")
-
-
-def test_state_dicts_that_do_not_say_enough(tmp_path: Path) -> None:
-    torch = pytest.importorskip("torch", reason="PyTorch is an extra")
-    plain = layer("0", 2, 3)
-    sound = {"epoch": 1, "model": plain, "ema": plain}
-    cases: list[tuple[str, Any]] = [
-        ("0.weight is complex", plain | {"0.weight": plain["0.weight"] + 1j}),
-        ("in which order its layers are used: head, body", layer("head", 3, 3) | layer("body", 3, 3)),
-        ("in which order", layer("2", 3, 3) | layer("0", 3, 3)),
-        ("in which order", layer("up", 4, 3) | layer("down", 3, 4)),  # either could be first
-        (r"not called by a name \(0\)", {0: plain["0.weight"]}),
-        ("0.weight is sparse", plain | {"0.weight": plain["0.weight"].to_sparse()}),
-        ("0.weight is of type int64", plain | {"0.weight": plain["0.weight"].long()}),
-        ("0.weight is on the device meta", plain | {"0.weight": plain["0.weight"].to("meta")}),
-        ("far larger than the file", plain | {"0.bias": torch.zeros(1).expand(2**40)}),
-        ("a bias without a weight|not a plain stack", plain | {"1.bias": torch.zeros(2)}),
-        ("bias of layer 1 must have 2 numbers", plain | {"0.bias": torch.zeros(3)}),
-        (r"weight of shape \(2, 1, 3, 3\).*pass the module", {"0.weight": torch.zeros(2, 1, 3, 3)}),
-        (r"several state dicts .model, ema.", sound),
-        ("without executing code", {"weight": Payload(str(tmp_path / "executed"))}),
-        *(  # an Embedding, and what may be one
-            ("table of an Embedding", {"0.weight": torch.ones(sizes)} | layer("1", 2, sizes[1]))
-            for sizes in ((6, 3), (6, 6), (4, 8))
-        ),
-    ]
-    for message, content in cases:
-        with pytest.raises(lc.UnreadableModel, match=message):
-            lc.load(state(tmp_path, content), "relu")
-    assert not (tmp_path / "executed").exists()
-    torch.save(plain, tmp_path / "model.pt", _use_new_zipfile_serialization=False)
-    with pytest.raises(lc.UnreadableModel, match="save it again"):
-        lc.load(tmp_path / "model.pt", "relu")
-    file = state(tmp_path, plain)
-    with pytest.raises(lc.UnreadableModel, match="which activation"):
-        lc.load(file)
-    with pytest.raises(lc.InvalidInput, match="input_shape has no meaning"):
-        lc.load(file, "relu", input_shape=(1,))
-
-
-def test_state_dicts_and_checkpoints_are_the_module(tmp_path: Path) -> None:
-    torch = pytest.importorskip("torch", reason="PyTorch is an extra")
-    nn = torch.nn
-    module = nn.Sequential(nn.Linear(3, 5, bias=False), nn.ReLU(), nn.Linear(5, 2)).eval()
-    held, optimizer = module.state_dict(), torch.optim.Adam(module.parameters()).state_dict()
-    for content in (held, {"epoch": 3, "model_state_dict": held, "optimizer": optimizer}):
-        network = lc.load(state(tmp_path, content), "relu")
-        np.testing.assert_allclose(network(np.ones(3)), lc.load(module)(np.ones(3)))
-
-
 def test_matlab_files_with_numbered_arrays(tmp_path: Path) -> None:
     file = tmp_path / "w.mat"
     arrays = {
@@ -569,40 +486,69 @@ def test_matlab_files_with_numbered_arrays(tmp_path: Path) -> None:
         lc.load(file)
 
 
-def perceptron(kind: str, classes: int, **options: Any) -> tuple[Any, Array]:
-    neural = pytest.importorskip("sklearn.neural_network")
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=(60, 4))
-    y = (x[:, 0] * 2).astype(int) % classes if classes else x @ np.ones(4)
-    model = getattr(neural, kind)(hidden_layer_sizes=(6, 5), max_iter=8, random_state=0, **options)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return model.fit(x, y), x
+NNET = """// a comment
+2,3,2,3,
+3,2,2,
+0,
+-1,-1,-1,
+1,1,1,
+0.5,0,0.25,2,
+2,1,3,4,
+1,-2,0.5,
+0.25,1,-1,
+1,
+0,
+2,1,
+0,-1,
+0.5,
+0,
+"""
 
 
-@pytest.mark.parametrize("activation", ["relu", "logistic"])
-def test_perceptrons_of_scikit_learn(activation: str) -> None:
-    model, x = perceptron("MLPRegressor", 0, activation=activation)
-    np.testing.assert_allclose(lc.load(model)(x)[:, 0], model.predict(x), rtol=1e-9, atol=1e-9)
-    model, x = perceptron("MLPClassifier", 2, activation=activation)
-    np.testing.assert_allclose(lc.load(model)(x)[:, 0], model.predict_proba(x)[:, 1], rtol=1e-9, atol=1e-9)
-    logit = lc.load(model, drop_softmax=True)(x)[:, 0]
-    np.testing.assert_allclose(1.0 / (1.0 + np.exp(-logit)), model.predict_proba(x)[:, 1], rtol=1e-9, atol=1e-9)
-    model, x = perceptron("MLPClassifier", 3, activation=activation)
-    assert (lc.load(model, drop_softmax=True)(x).argmax(axis=1) == model.predict(x)).all()
+def test_nnet_files_in_their_own_units(tmp_path: Path) -> None:
+    (tmp_path / "a.nnet").write_text(NNET)
+    network = lc.load(tmp_path / "a.nnet")
+    assert network.sizes == (3, 2, 2)
+    x = np.random.default_rng(0).standard_normal((20, 3))
+    hidden = np.maximum(
+        (x - [0.5, 0.0, 0.25]) / [2.0, 1.0, 3.0] @ [[1.0, 0.25], [-2.0, 1.0], [0.5, -1.0]] + [1.0, 0], 0
+    )
+    np.testing.assert_allclose(network(x), 4.0 * (hidden @ [[2.0, 0.0], [1.0, -1.0]] + [0.5, 0.0]) + 2.0, rtol=1e-13)
+    for old, new in (
+        ("3,2,2,", "3,2,9,"),
+        ("2,1,3,4,", "2,1,3,"),
+        ("0,-1,\n", ""),
+        ("0.25,1", "nan,1"),
+        ("2,1,3", "0,1,3"),
+    ):
+        (tmp_path / "a.nnet").write_text(NNET.replace(old, new, 1))
+        with pytest.raises(lc.UnreadableModel, match=r"a\.nnet is not a \.nnet file"):
+            lc.load(tmp_path / "a.nnet")
+    with pytest.raises(lc.InvalidInput, match="has ReLUs"):
+        lc.load(tmp_path / "a.nnet", "tanh")
 
 
-def test_perceptrons_that_are_refused() -> None:
-    model, _ = perceptron("MLPClassifier", 3)
-    with pytest.raises(UnreadableModel, match="is a softmax; take the logits"):
-        lc.load(model)
-    with pytest.raises(UnreadableModel, match="not fitted"):
-        lc.load(type(model)())
-    with pytest.raises(UnreadableModel, match="MLPClassifier and MLPRegressor are read, got LinearRegression"):
-        lc.load(pytest.importorskip("sklearn.linear_model").LinearRegression())
-    model, _ = perceptron("MLPRegressor", 0)
-    with pytest.raises(InvalidInput, match="not a softmax"):
-        lc.load(model, drop_softmax=True)
-    model.predict = lambda x: np.zeros(len(x))
-    with pytest.raises(UnreadableModel, match="not faithful"):
-        lc.load(model)
+def test_networks_of_matlab(tmp_path: Path) -> None:
+    """IW, LW and b as a struct or as variables; what is no plain stack is refused."""
+    none = np.zeros((0, 0))
+    IW, LW, b = np.empty((2, 1), dtype=object), np.empty((2, 2), dtype=object), np.empty((2, 1), dtype=object)
+    IW[:, 0], b[:, 0], LW[:] = [W[0], none], [B[0][:, None], B[1][:, None]], [[none, none], [W[1], none]]
+    names = cells(["tansig", "purelin"])
+    for content in (
+        {"net": {"IW": IW, "LW": LW, "b": b, "transferFcn": names}},
+        {"IW": IW, "LW": LW, "b": b, "act": names},
+    ):
+        savemat(tmp_path / "m.mat", content)
+        np.testing.assert_allclose(lc.load(tmp_path / "m.mat")(X), by_hand(np.tanh), rtol=1e-15)
+    savemat(tmp_path / "m.mat", {"IW": W[0], "b": b[:1]})
+    with pytest.raises(lc.UnreadableModel, match="IW and LW must connect"):
+        lc.load(tmp_path / "m.mat", "relu")
+    LW[1, 1] = np.eye(4)
+    savemat(tmp_path / "m.mat", {"net": {"IW": IW, "LW": LW, "b": b}})
+    with pytest.raises(lc.UnreadableModel, match="each layer to the next, and nothing else"):
+        lc.load(tmp_path / "m.mat", "relu")
+
+
+def test_state_dicts_say_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(lc.UnreadableModel, match="build the module, load its state dict and pass the module"):
+        lc.load(tmp_path / "model.pt")

@@ -19,7 +19,6 @@ from scipy import sparse
 
 import lipcert as lc
 from lipcert.importers.builder import Builder, Frame, Unsupported
-from lipcert.importers.extremes import expand_maxima
 from lipcert.importers.graph import Graph, Linear
 from lipcert.importers.lowering import Merged, fold, levels, lower, separate
 from lipcert.importers.precise import Precise, PreciseMatrix
@@ -320,7 +319,7 @@ def test_models_fold_into_as_few_layers_as_ever(name: str, monkeypatch: pytest.M
 
     monkeypatch.setattr(reader, "lower", watched)
     assert lc.load(SHARED / name).sizes == MODELS[name]
-    graph = expand_maxima(seen[0].live())
+    graph = seen[0].live()
     _assert_merged(graph, fold(graph)[0], 3, np.random.default_rng(0))
 
 
@@ -344,7 +343,7 @@ def test_any_graph_is_folded_exactly(seed: int, steps: int) -> None:
         ]
         return others[kind - 1]()
 
-    graph = expand_maxima(grown(3, steps, rng, grow).live())
+    graph = grown(3, steps, rng, grow).live()
     merged, apart = fold(graph)
     while apart:
         graph = separate(graph, apart)

@@ -11,8 +11,8 @@ import pytest
 
 import fuzzing
 
-COUNTS = {"npz": 200, "mat": 300, "pt": 75, "onnx": 100, "certificate": 200, "sqlite": 100, "csv": 200}
-EXTRA = {"pt": "torch", "onnx": "onnx"}
+COUNTS = {"npz": 200, "mat": 300, "nnet": 100, "onnx": 100, "certificate": 200, "sqlite": 100, "csv": 200}
+EXTRA = {"onnx": "onnx"}
 
 
 def fuzz(reader: str, seed: int, count: int, folder: Path) -> dict[str, int]:

@@ -345,9 +345,9 @@ def test_a_module_in_the_place_of_a_network(question: Any) -> None:
         lc.certified_radius(nn.Linear(4, 2), [0.0] * 4)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("package", "call"), [("torch", "'model.pt', 'relu'"), ("onnx", "'model.onnx'")])
+@pytest.mark.parametrize(("package", "call"), [("torch", "'model.pt2'"), ("onnx", "'model.onnx'")])
 def test_a_missing_extra_says_what_to_install(package: str, call: str, tmp_path: Path) -> None:
-    for name in ("model.pt", "model.onnx"):
+    for name in ("model.pt2", "model.onnx"):
         (tmp_path / name).touch()
     code = f"import sys; sys.modules['{package}'] = None\nimport lipcert\nlipcert.load({call})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False)

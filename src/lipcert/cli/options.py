@@ -44,7 +44,7 @@ _norms = partial(option, panel="Norms and units (default: ℓ2, as the numbers a
 _part = partial(option, "I,J,…", panel=PART)
 _NORM, _UNITS, _CORNERS = "l1|l2|linf", "NUMBERS|FILE", "LOWER UPPER"
 
-ModelArgument: TypeAlias = Annotated[str, typer.Argument(metavar="MODEL", help="A .onnx, .npz, .mat or .pt file.")]
+ModelArgument: TypeAlias = Annotated[str, typer.Argument(metavar="MODEL", help="A .onnx, .npz, .mat or .nnet file.")]
 NormOption: TypeAlias = Annotated[str, _norms(_NORM, "Norm of the ball, in the units of --input-scale.", "--norm")]
 InputScaleOption: TypeAlias = Annotated[
     Text, _norms(_UNITS, "One unit of each input, as in 0.1,100: for --input-norm, and for the ball.")

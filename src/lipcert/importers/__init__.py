@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 ARRAYS: Final[Mapping[str, str]] = {
     ".npz": "lipcert.importers.arrays:read_npz",
     ".mat": "lipcert.importers.arrays:read_mat",
-    ".pt": "lipcert.importers.state:read_state",
-    ".pth": "lipcert.importers.state:read_state",
+    ".nnet": "lipcert.importers.arrays:read_nnet",
 }
 """Suffix of a file of bare arrays → its reader, a function of (path, activation) to a network."""
 
@@ -38,7 +37,6 @@ MODELS: Final[Mapping[str, str]] = {
 OBJECTS: Final[Mapping[str, str]] = {
     "torch": "lipcert.importers.torch:read_module",
     "onnx": "lipcert.importers.onnx:read_onnx",
-    "sklearn": "lipcert.importers.sklearn:read_perceptron",
 }
 """Package that defines the class of an object → its reader, as for MODELS."""
 
@@ -64,9 +62,8 @@ def load(
         A ``torch.nn.Module`` in evaluation mode, a ``torch.export.ExportedProgram``, or the path of a file: ``.onnx``;
         ``.pt2``, a program that ``torch.export.save`` wrote; ``.npz`` with arrays
         ``W1, b1, W2, b2, …`` (biases optional) and optionally a string ``activation``; ``.mat`` with the same, or
-        with cell arrays ``weights`` and ``biases``, or ``W``, ``b`` and ``act_fcns`` of NNV; ``.pt`` with the state
-        dict of a stack of linear layers, also in a training checkpoint. Nothing in a file is ever executed. Or a
-        fitted ``MLPClassifier`` or ``MLPRegressor`` of scikit-learn.
+        with cell arrays ``weights`` and ``biases``, or ``W``, ``b`` and ``act_fcns`` of NNV, or ``IW``, ``LW`` and
+        ``b`` of MATLAB's networks; ``.nnet`` of the ACAS family. Nothing in a file is ever executed.
     activation
         As in :meth:`Network.from_weights`, where the file does not say. Names may carry parameters, as in
         ``"leaky_relu(0.2)"``.
@@ -156,6 +153,11 @@ def _model_reader(source: Any) -> str | None:
 
 def _file(path: Path) -> Path:
     if path.suffix.lower() not in {*ARRAYS, *MODELS}:
+        if path.suffix.lower() in (".pt", ".pth"):
+            raise UnreadableModel(
+                f"{path} does not say what its numbers belong to; build the module, load its state dict and pass the"
+                " module: lipcert.load(module.eval())"
+            )
         came = f"the suffix {path.suffix!r}" if path.suffix else "no suffix"
         raise UnreadableModel(f"{path} has {came}; networks are read from {_known()} files")
     if os.path.isdir(path):

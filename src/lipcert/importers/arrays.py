@@ -1,32 +1,41 @@
-"""Networks stored as bare arrays: NumPy's .npz and MATLAB's .mat (version 5 to 7.2)."""
+"""Networks stored as bare arrays: NumPy's .npz, MATLAB's .mat (version 5 to 7.2), and .nnet of the ACAS family."""
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from lipcert.errors import InvalidInput, UnreadableModel
+from lipcert.errors import InvalidInput, LipcertError, UnreadableModel
 from lipcert.files import networks
+from lipcert.importers.builder import Builder, Unsupported
+from lipcert.importers.lowering import lower
 from lipcert.importers.mat import NewerFormat, variables
-from lipcert.importers.untrusted import check_archive, few
+from lipcert.importers.untrusted import check_archive, few, room
 from lipcert.model.activations import TABLE, Activation, activation
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 
 LAYOUT = "W1, b1, W2, b2, … (each W outputs × inputs, biases optional) and optionally a string 'activation'"
 CELLS = (
-    "W1, b1, W2, b2, …, or cell arrays 'weights' or 'W' and, optionally, 'biases' or 'b', and the names of activations"
+    "W1, b1, W2, b2, …, or cell arrays 'weights' or 'W' and, optionally, 'biases' or 'b', and the names of"
+    " activations, or IW, LW and b of MATLAB's networks"
 )
 _NUMBERED = r"([Wb])([1-9][0-9]{0,8})"
 _LONGEST = 200
 """Characters of an activation's name with its parameters."""
-_CALLED = {"weights": ("weights", "W"), "biases": ("biases", "b"), "activation": ("activation", "act_fcns", "act")}
+_CALLED = {
+    "weights": ("weights", "W"),
+    "biases": ("biases", "b"),
+    "activation": ("activation", "act_fcns", "act", "transferFcn"),
+}
 """What cell arrays are called, also by NNV and in the ARCH competition."""
-_MATLAB = {"poslin": "relu", "logsig": "sigmoid", "tansig": "tanh", "purelin": "identity"}
+_WANTED = ("IW", "LW", *(name for names in _CALLED.values() for name in names))
+_MATLAB = {"poslin": "relu", "logsig": "sigmoid", "tansig": "tanh", "purelin": "identity", "satlins": "hardtanh"}
 
 
 def read_npz(path: Path, activation: Any = None) -> Network:
@@ -44,26 +53,21 @@ def _numbered(path: Path, arrays: Mapping[str, Any], activation: Any) -> Network
     if strange := [name for name in names if not re.fullmatch(_NUMBERED, name)]:
         raise UnreadableModel(f"{path} has arrays of unknown meaning: {few(strange, 40)}; expected {LAYOUT}")
     weights, biases = ({int(name[1:]) for name in names if name[0] == kind} for kind in "Wb")
-    if not weights:
-        raise UnreadableModel(f"{path} has no W1; it holds {few(arrays, 40)}; expected {LAYOUT}")
-    depth = max(weights)
-    if depth > len(weights):
-        missing = next(i for i in range(1, depth) if i not in weights)
-        raise UnreadableModel(f"{path} has W{depth} but not W{missing}; number the layers from 1 without gaps")
+    count = len(weights)
+    if missing := [f"W{i}" for i in range(1, count + 1) if i not in weights] or ([] if weights else ["W1"]):
+        raise UnreadableModel(f"{path} has no {missing[0]}; it holds {few(arrays, 40)}; expected {LAYOUT}")
     if spare := [f"b{i}" for i in sorted(biases - weights)]:
-        raise UnreadableModel(
-            f"{path} has {few(spare, 40)} but its last weight is W{depth}; store W and b of each layer"
-        )
-    matrices, vectors = ({f"{kind}{i}": arrays.get(f"{kind}{i}") for i in range(1, depth + 1)} for kind in "Wb")
+        raise UnreadableModel(f"{path} has {few(spare, 40)} but its last weight is W{count}")
+    matrices, vectors = ({f"{kind}{i}": arrays.get(f"{kind}{i}") for i in range(1, count + 1)} for kind in "Wb")
     return _assemble(path, matrices, vectors, arrays.get("activation"), activation)
 
 
 def read_mat(path: Path, activation: Any = None) -> Network:
-    """The network stored as W1, b1, W2, … or as cell arrays of weights and biases in a .mat file."""
+    """The network stored as W1, b1, W2, …, as cells of weights and biases, or as IW, LW and b, in a .mat file."""
     try:
         data = path.read_bytes()
-        arrays = variables(data, [name for names in _CALLED.values() for name in names])
-        if not {"weights", "W"} & set(arrays) and any(re.fullmatch(_NUMBERED, name) for name in arrays):
+        arrays = variables(data, _WANTED)
+        if not {"weights", "W", "IW"} & set(arrays) and any(re.fullmatch(_NUMBERED, name) for name in arrays):
             arrays = {name: value for name, value in variables(data, tuple(arrays)).items() if name[:2] != "__"}
             vectors = {name: _bias(value) for name, value in arrays.items() if re.fullmatch("b[0-9]+", name)}
             return _numbered(path, {**arrays, **vectors}, activation)
@@ -71,20 +75,73 @@ def read_mat(path: Path, activation: Any = None) -> Network:
         raise UnreadableModel(f"{path} is a MATLAB 7.3 file; save it again with save(…, '-v7')") from None
     except (OSError, ValueError) as error:
         raise _damaged(path, "a MATLAB file", error) from None
+    structs = [value for value in arrays.values() if isinstance(value, dict)]
+    if len(structs) == 1 and not {"weights", "W", "IW"} & set(arrays):
+        (arrays,) = structs
+    if "IW" in arrays:
+        arrays = {**{k: v for k, v in arrays.items() if k not in ("IW", "LW")}, "weights": _of_matlab(path, arrays)}
     found = {what: [arrays[name] for name in names if name in arrays] for what, names in _CALLED.items()}
     if not found["weights"] or max(map(len, found.values())) > 1:
         raise UnreadableModel(f"{path} holds {few(arrays, 40)}; expected {CELLS}, each once")
     weights = _cells(path, "weights", found["weights"][0])
-    biases = (
-        [_bias(b) for b in _cells(path, "biases", found["biases"][0])] if found["biases"] else [None] * len(weights)
-    )
+    biases = _cells(path, "biases", found["biases"][0]) if found["biases"] else [None] * len(weights)
     if len(biases) != len(weights):
         raise UnreadableModel(f"{path} has {len(weights)} weights and {len(biases)} biases; each layer needs both")
-    matrices, vectors = (
-        {f"{name}{{{i}}}": value for i, value in enumerate(values, 1)}
-        for name, values in (("weights", weights), ("biases", biases))
-    )
+    matrices = {f"weights{{{i}}}": value for i, value in enumerate(weights, 1)}
+    vectors = {f"biases{{{i}}}": _bias(value) for i, value in enumerate(biases, 1)}
     return _assemble(path, matrices, vectors, next(iter(found["activation"]), None), activation)
+
+
+def _of_matlab(path: Path, arrays: Mapping[str, Any]) -> Array:
+    """The weights of one layer after the other, IW{1}, LW{2,1}, LW{3,2}, …; any other connection is refused."""
+    first, others = (np.atleast_2d(np.asarray(arrays.get(name), dtype=object)) for name in ("IW", "LW"))
+    count = first.shape[0]
+    chain = [(0, 0), *((count + i, i - 1) for i in range(1, count))]
+    table = {(i, j): v for (i, j), v in np.ndenumerate(first)}
+    table |= {(count + i, j): v for (i, j), v in np.ndenumerate(others)} if count > 1 else {}
+    there = {place for place, value in table.items() if np.size(value)}
+    if there != set(chain):
+        raise UnreadableModel(f"{path}: IW and LW must connect one input and each layer to the next, and nothing else")
+    return _column([table[place] for place in chain])
+
+
+def _column(values: Sequence[Any]) -> Array:
+    column = np.empty(len(values), dtype=object)
+    column[:] = values
+    return column
+
+
+def read_nnet(path: Path, activation: Any = None) -> Network:
+    """The ReLU network of a .nnet file, in its own units: (x - mean)/range before it, y·range + mean behind it.
+
+    The limits of the inputs, to which its users clip, are not part of the function: give them as the region.
+    """
+    if activation not in (None, "relu"):
+        raise InvalidInput(f"activation has no meaning here: {path} has ReLUs")
+    try:
+        if path.stat().st_size > room(0):
+            raise ValueError("it is larger than a network may be")
+        text = path.read_text("ascii")
+        rows = [[float(v) for v in row.split(",") if v.strip()] for row in text.splitlines() if row[:2] != "//"]
+        (count, inputs, outputs, _), sizes = ([int(v) for v in row] for row in rows[:2])
+        means, ranges = rows[5], rows[6]
+        if len(sizes) != count + 1 or (sizes[0], sizes[-1]) != (inputs, outputs):
+            raise ValueError("its sizes do not fit each other")
+        if not len(means) == len(ranges) == inputs + 1:
+            raise ValueError(f"it has {len(means)} means and {len(ranges)} ranges for {inputs} inputs and the outputs")
+        build, place = Builder((inputs,)), 7
+        x = build.divide(build.scale(build.input, 1.0, np.negative(means[:-1])), np.array(ranges[:-1]))
+        for number, (before, after) in enumerate(itertools.pairwise(sizes), 1):
+            weight, bias = np.array(rows[place : place + after]), np.array(rows[place + after : place + 2 * after])
+            if weight.shape != (after, before) or bias.shape != (after, 1):
+                raise ValueError(f"the weight and bias of layer {number} are not of its size")
+            x = build.affine(x, weight, bias.ravel(), (after,))
+            x = build.activate(x, "relu") if number < count else x
+            place += 2 * after
+        network = lower(build.finish(build.scale(x, ranges[-1], means[-1]))).network
+    except (OSError, ValueError, IndexError, OverflowError, LipcertError, Unsupported) as error:
+        raise _damaged(path, "a .nnet file", error) from None
+    return network
 
 
 def stored(path: Path) -> dict[str, Array]:
@@ -117,29 +174,22 @@ def _assemble(
         dtype = np.asarray(0.0 if array is None else array).dtype
         if dtype.kind not in "fiub":
             raise UnreadableModel(f"{path}: {name} must hold real numbers, got {dtype}")
-    matrices, vectors = list(weights.values()), list(biases.values())
     try:
-        return Network.from_weights(matrices, vectors, spec)
+        return Network.from_weights(list(weights.values()), list(biases.values()), spec)
     except InvalidInput as error:
-        reason = error
-    try:
-        Network.from_weights([w.T for w in matrices], vectors, spec)
-        hint = "; the weights are stored (inputs, outputs), as some frameworks do: store the transpose of each"
-    except InvalidInput:
-        hint = ""
-    raise UnreadableModel(f"{path}: {reason}{hint}")
+        raise UnreadableModel(f"{path}: {error}; each weight is (outputs, inputs): transpose it if it is not") from None
 
 
 def _spec(path: Path, said: list[str] | None, wanted: Any, hidden: int) -> Any:
     """What the file says, else what the caller wants; a contradiction is an error."""
     asked = None if wanted is None else parsed(wanted)
-    if said is None and asked is None and hidden:
-        raise InvalidInput(
-            f"{path} does not say which activation its {hidden} hidden layer{'s' * (hidden > 1)} use;"
-            " give activation='relu' (on the command line: --activation relu)"
-            f" or another of {few(TABLE, 40)}"
-        )
     if said is None:
+        if asked is None and hidden:
+            raise InvalidInput(
+                f"{path} does not say which activation its {hidden} hidden layer{'s' * (hidden > 1)} use;"
+                " give activation='relu' (on the command line: --activation relu)"
+                f" or another of {few(TABLE, 40)}"
+            )
         return "identity" if asked is None else asked
     if len(said) == hidden + 1 and hidden and said[-1] in ("identity", "linear"):  # the last layer is listed too
         said = said[:-1]
@@ -175,9 +225,7 @@ def _names(path: Path, value: Any) -> list[str] | None:
     if array.dtype.kind == "O" and array.size:
         return [name for cell in array.ravel() for name in _names(path, cell) or []]
     if array.dtype.kind not in "US" or array.size == 0:
-        raise UnreadableModel(
-            f"{path}: activation must be a string or strings, got {array.dtype} of shape {array.shape}"
-        )
+        raise UnreadableModel(f"{path}: activation must be a string or strings, got {array.dtype} of {array.shape}")
     if array.dtype.itemsize > 4 * _LONGEST:
         raise UnreadableModel(f"{path}: activation must be a name, got a text of more than {_LONGEST} characters")
     codes = array.astype(array.dtype.newbyteorder("<")).tobytes() if array.dtype.kind == "U" else b""

@@ -36,6 +36,8 @@ class Tensor:
         return int(np.prod(self.shape, dtype=int))
 
 
+_ROOT_HALF = Precise.of(2.0).inverse_root()
+
 Value = Tensor | Array
 """A tensor that depends on the input, or a constant."""
 
@@ -108,6 +110,7 @@ class Builder:
         self.nodes: list[Node] = []
         self.offenders: list[Offender] = []
         self.known: dict[Any, int] = {}  # operands and positions → the node that takes these elements
+        self.sorted: dict[Any, tuple[Tensor, Tensor]] = {}  # pairs of which the maximum or minimum was taken
         self.room = room or Room(math.inf)
         self.source, self.kind = "input", "Input"
         self.input = self._add(ops.Input(), (), tuple(shape))
@@ -464,10 +467,49 @@ class Builder:
         return x
 
     def maximum(self, x: Tensor, seen: Array, shape: Sequence[int], sign: float = 1.0) -> Tensor:
-        """The maximum over windows of positions; the minimum with sign -1."""
+        """The maximum over windows (outputs, k) of positions, the minimum with sign -1; -1 stands for nothing.
+
+        It is a tournament of max(a, b) = b + relu(a - b). Windows that are pairs have s = (a + b)/√2 and
+        d = (a - b)/√2: max(a, b) = (s + |d|)/√2 and min(a, b) = (s - |d|)/√2. Both maps are rotations, and |·| has
+        slopes in [-1, 1], so a bound sees that sorting is 1-Lipschitz.
+        """
+        shape = tuple(shape)
         if (seen < 0).all(axis=1).any():
             raise Unsupported("a window lies outside the input")
-        return self._add(ops.Maximum(seen, sign), (x.node,), tuple(shape))
+        if win.are_pairs(seen):
+            total, gap = self._rotated(x, np.sort(seen, axis=1), shape)
+            return self.scale(self.add(total, gap, sign), _ROOT_HALF)
+        x = x if sign == 1.0 else self.scale(x, sign)
+        while (seen[:, 1:] >= 0).any() or (seen[:, 0] < 0).any():
+            x, seen = self._round(x, seen, shape)
+        result = self.pick(x, seen[:, 0].reshape(shape))
+        return result if sign == 1.0 else self.scale(result, sign)
+
+    def _rotated(self, x: Tensor, pairs: Array, shape: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+        """The scaled sum and the size of the scaled difference of pairs, once for maximum and minimum.
+
+        Sums become neurons too, with the activation identity: so what a bound sees is rotated, not stretched.
+        """
+        low, high = (self.pick(x, side.reshape(shape)) for side in pairs.T)
+        if (low, high) not in self.sorted:
+            total, gap = (self.scale(self.add(low, high, sign), _ROOT_HALF) for sign in (1.0, -1.0))
+            self.sorted[low, high] = self.activate(total, "identity"), self.activate(gap, "abs")
+        return self.sorted[low, high]
+
+    def _round(self, x: Tensor, seen: Array, shape: tuple[int, ...]) -> tuple[Tensor, Array]:
+        """One round of a tournament: the new values, and the windows in terms of them."""
+        pairs, singles, result = win.paired(seen)
+        kept = np.concatenate([pairs[:, 1], singles])
+        if not len(pairs):
+            return self.pick(x, kept), result
+        last = not len(singles) and np.array_equal(result, win.positions((math.prod(shape), 1)))
+        outer = shape if last else kept.shape  # an image again, so that a convolution that follows is seen as one
+        inner = outer if not len(singles) else (len(pairs),)
+        base = self.pick(x, kept.reshape(outer))  # one tensor, smaller than all that it is from
+        one, two = (self.pick(x, side.reshape(inner)) for side in pairs.T)
+        won = self.activate(self.add(one, two, -1.0), "relu")
+        places = np.r_[np.arange(len(pairs)), np.full(len(singles), -1)].reshape(outer)
+        return self.add(base, self.pick(won, places)), result
 
     def over_axes(self, x: Tensor, axes: Sequence[int], keep: bool, sign: float = 1.0) -> Tensor:
         """The maximum over some axes; the minimum with sign -1."""
@@ -485,7 +527,12 @@ class Builder:
 
     def larger(self, x: Value, y: Value, sign: float = 1.0) -> Tensor:
         """The larger of two values, element by element; the smaller with sign -1."""
-        pair, shape = self._paired(self.tensor(x), self.tensor(y))
+        x, y = self._number(x), self._number(y)
+        if not isinstance(x, Tensor) or not isinstance(y, Tensor):  # max(x, c) = c + relu(x - c)
+            x, y = (x, y) if isinstance(x, Tensor) else (self.tensor(y), x)
+            gap = self.scale(self.add(x, y, -1.0), sign)
+            return self.add(self.scale(self.activate(gap, "relu"), sign), y)
+        pair, shape = self._paired(x, y)
         size = math.prod(shape)
         joined = self.taken([Tensor(node, (size,)) for node in sorted(pair)], np.arange(2 * size))
         return self.maximum(joined, np.arange(2 * size).reshape(2, -1).T, shape, sign)

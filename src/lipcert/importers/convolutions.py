@@ -56,10 +56,10 @@ def _convolution(
     matrix: sparse.csr_array, before: tuple[int, tuple[int, ...]], after: tuple[int, tuple[int, ...]], circular: bool
 ) -> Convolution | None:
     """The convolution with the entries of the matrix and no others, or None."""
-    entries = sparse.coo_array(matrix)
-    (outputs, here), (channels, there) = (
-        np.divmod(index, math.prod(end[1])) for index, end in ((entries.row, after), (entries.col, before))
-    )
+    rows = _sample(after)
+    entries = sparse.coo_array(matrix[rows])
+    outputs, here = np.divmod(rows[entries.row], math.prod(after[1]))
+    channels, there = np.divmod(entries.col, math.prod(before[1]))
     strides, dilations, window, pads, taps = [], [], [], [], []
     axes: Any = zip(
         np.unravel_index(here, after[1]), np.unravel_index(there, before[1]), before[1], after[1], strict=True
@@ -85,7 +85,7 @@ def _convolution(
     if math.prod(shape) > 16 * matrix.nnz:  # far from filled: no kernel
         return None
     kernel = np.zeros(shape)
-    kernel[outputs, channels, *taps] = matrix.data
+    kernel[outputs, channels, *taps] = entries.data
     found = Convolution.of(kernel, before[1], strides, pads, dilations, circular=circular)
     if found.shape != matrix.shape or not _equal(found.sparse(), matrix):
         return None
@@ -95,6 +95,13 @@ def _convolution(
     inner, outer = before[0] // groups, after[0] // groups
     blocks = [kernel[g * outer : (g + 1) * outer, g * inner : (g + 1) * inner] for g in range(groups)]
     return Convolution.of(np.concatenate(blocks), before[1], strides, pads, dilations, groups, circular)
+
+
+def _sample(after: tuple[int, tuple[int, ...]]) -> Array:
+    """The rows of all channels at places near the edges and the middle, which see all of a kernel."""
+    near = [np.unique(np.clip(np.add.outer([1, m // 2, m - 2], [-1, 0, 1]), 0, m - 1)) for m in after[1]]
+    places = np.ravel_multi_index(np.ix_(*near), after[1]).ravel()
+    return np.add.outer(math.prod(after[1]) * np.arange(after[0]), places).ravel()
 
 
 def _stride(places: Array, seen: Array) -> int:

@@ -15,7 +15,6 @@ import numpy as np
 
 from lipcert.errors import UnreadableModel
 from lipcert.importers.precise import Precise, PreciseMatrix
-from lipcert.model.arrays import Array
 from lipcert.model.network import Neurons
 
 
@@ -62,14 +61,6 @@ class Apply(Op):
 
 class Reciprocal(Op):
     """y = 1/x; it must be part of an activation that is recognised."""
-
-
-@dataclass(frozen=True, eq=False)
-class Maximum(Op):
-    """y_j = max of x over row j of ``windows`` (outputs, k), or min with sign -1; entries -1 stand for nothing."""
-
-    windows: Array
-    sign: float = 1.0
 
 
 class Unknown(Op):
@@ -140,27 +131,6 @@ class Graph:
             for n in (self.nodes[old] for old in kept)
         )
         return Graph(nodes, place[self.output])
-
-
-class Rewriting:
-    """A graph being copied with changes: ``place`` says where each old node's value now is."""
-
-    def __init__(self) -> None:
-        self.nodes: list[Node] = []
-        self.place: dict[int, int] = {}
-
-    def add(self, op: Op, inputs: Iterable[int], like: Node, shape: tuple[int, ...] | None = None) -> int:
-        """A new node, its operands given as new positions; it inherits the origin of an old node."""
-        self.nodes.append(Node(op, tuple(inputs), like.shape if shape is None else shape, like.source, like.kind))
-        return len(self.nodes) - 1
-
-    def copy(self, position: int, node: Node) -> None:
-        """An old node as it is."""
-        self.place[position] = self.add(node.op, (self.place[i] for i in node.inputs), node)
-
-    def graph(self, output: int) -> Graph:
-        """The finished copy, given the old position of the output."""
-        return Graph(tuple(self.nodes), self.place[output]).live()
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,7 @@ from scipy import sparse
 from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 
 from lipcert.importers.convolutions import recognised
-from lipcert.importers.extremes import expand_maxima
-from lipcert.importers.graph import Apply, Graph, Input, Linear, Offender, Rewriting, refuse
+from lipcert.importers.graph import Apply, Graph, Input, Linear, Node, Offender, refuse
 from lipcert.importers.precise import Precise, PreciseMatrix
 from lipcert.model.activations import Activation, activation
 from lipcert.model.arrays import Array, Parameter, Weight
@@ -63,7 +62,7 @@ def lower(graph: Graph) -> Lowered:
     Each weight and bias is within 2⁻⁵⁰ of a coefficient of a composition of the graph's affine maps, relatively. Where
     that cannot be shown, the maps stay apart, with identity neurons between them.
     """
-    graph = expand_maxima(graph.live())
+    graph = graph.live()
     merged, apart = fold(graph)
     while apart:
         graph = separate(graph, apart)
@@ -198,26 +197,24 @@ def separate(graph: Graph, nodes: Collection[int]) -> Graph:
     UnreadableModel
         An operation that stands alone already has a coefficient that no float is near enough to.
     """
-    new = Rewriting()
+    new: list[Node] = []
+    place: list[int] = []
     alone = []
     for position, node in enumerate(graph.nodes):
-        if position not in nodes:
-            new.copy(position, node)
-            continue
-        inputs, cut = [], False
-        for operand in node.inputs:
-            before = graph.nodes[operand]
-            place = new.place[operand]
-            if not isinstance(before.op, (Apply, Input)):
-                row = Apply(Neurons.of(activation("identity"), before.size))
-                place, cut = new.add(row, (place,), before), True
-            inputs.append(place)
-        if not cut:
-            alone.append(Offender(node.source, node.kind, node.shape, _REASON))
-        new.place[position] = new.add(node.op, inputs, node)
+        inputs = [place[i] for i in node.inputs]
+        if position in nodes:
+            cut = [k for k, i in enumerate(node.inputs) if not isinstance(graph.nodes[i].op, (Apply, Input))]
+            for k in cut:
+                before = graph.nodes[node.inputs[k]]
+                new.append(replace(before, op=Apply(Neurons.of("identity", before.size)), inputs=(inputs[k],)))
+                inputs[k] = len(new) - 1
+            if not cut:
+                alone.append(Offender(node.source, node.kind, node.shape, _REASON))
+        new.append(replace(node, inputs=tuple(inputs)))
+        place.append(len(new) - 1)
     if alone:
         refuse(alone)
-    return new.graph(graph.output)
+    return Graph(tuple(new), place[graph.output]).live()
 
 
 def prune(network: Network) -> Network:

@@ -1,4 +1,4 @@
-"""MATLAB's .mat files of version 5 to 7.2: the real numbers, texts and cells that networks are made of.
+"""MATLAB's .mat files of version 5 to 7.2: the real numbers, texts, cells and structs that networks are made of.
 
 Lengths are compared with what is there before anything is made from them, so a damaged or malicious file is refused
 with a ValueError and nothing else happens. The format: elements of a tag (type and size) and data, padded to eight
@@ -20,7 +20,7 @@ from lipcert.model.arrays import Array
 
 _HEADER = 128
 _MATRIX, _COMPRESSED = 14, 15
-_CELL, _CHAR = 1, 4
+_CELL, _STRUCT, _CHAR = 1, 2, 4
 _COMPLEX = 0x0800
 _STORED: Final = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8"}
 """Type of an element → how its numbers are stored."""
@@ -88,8 +88,11 @@ def _elements(data: memoryview) -> Iterator[tuple[int, memoryview]]:
         place = stop
 
 
-def _variable(data: memoryview, wanted: Collection[str] | None) -> tuple[str, Any]:
-    """Name and value; in a cell ``wanted`` is None. Cells are an array of objects, characters one text a row."""
+def _variable(data: memoryview, wanted: Collection[str] | None, deep: int = 0) -> tuple[str, Any]:
+    """Name and value; ``deep`` is 1 in a struct and 2 in a cell, where ``wanted`` is None.
+
+    Structs are dictionaries of the fields that are wanted, cells an array of objects, characters one text a row.
+    """
     parts = list(_elements(data))
     if len(parts) < 3 or parts[0][0] != 6 or len(parts[0][1]) != 8 or parts[1][0] != 5:
         raise ValueError("a variable lacks its flags, dimensions or name")
@@ -98,17 +101,19 @@ def _variable(data: memoryview, wanted: Collection[str] | None) -> tuple[str, An
     if not 2 <= len(shape) <= 16 or min(shape) < 0:
         raise ValueError("the dimensions of a variable make no sense")
     name, content, kind = bytes(parts[2][1]).decode("utf-8", "replace"), parts[3:], flags & 0xFF
-    if wanted is not None and name not in wanted:
+    if wanted is not None and name not in wanted and kind != _STRUCT:
         return name, None
     called = f"variable {name[:40]!a}" if name else "a cell"
+    if kind == _STRUCT and deep == 0 and wanted is not None:
+        return name, _fields(content, wanted) if math.prod(shape) == 1 else None
     if kind == _CELL:
-        if wanted is None:
+        if deep == 2:
             raise ValueError("it has cells in cells")
         if len(content) != math.prod(shape) or any(part[0] != _MATRIX for part in content):
             raise ValueError(f"{called} has {len(content)} cells and dimensions {shape}")
         cells = np.empty(len(content), dtype=object)
         for place, (_, inner) in enumerate(content):
-            cells[place] = _variable(inner, None)[1] if len(inner) else np.zeros((0, 0))
+            cells[place] = _variable(inner, None, 2)[1] if len(inner) else np.zeros((0, 0))
         return name, cells.reshape(shape, order="F")
     if kind not in (_CHAR, *_CLASSES) or flags & _COMPLEX or len(content) != 1:
         raise ValueError(f"{called} is neither real numbers nor text nor cells; a sparse W is saved as full(W)")
@@ -122,6 +127,21 @@ def _variable(data: memoryview, wanted: Collection[str] | None) -> tuple[str, An
     if values.size != math.prod(shape):
         raise ValueError(f"{called} has {values.size} numbers and dimensions {shape}")
     return name, result.reshape(shape, order="F")
+
+
+def _fields(content: list[tuple[int, memoryview]], wanted: Collection[str]) -> dict[str, Any]:
+    """The fields of a struct of one entry: the length of names, the names, then a value for each."""
+    if len(content) < 2 or len(content[0][1]) != 4:
+        raise ValueError("a struct lacks the names of its fields")
+    (length,) = struct.unpack("<i", content[0][1])
+    raw, values = bytes(content[1][1]), content[2:]
+    if length < 1 or len(raw) != length * len(values) or any(kind != _MATRIX for kind, _ in values):
+        raise ValueError("a struct has more names than fields, or fewer")
+    names = [raw[k : k + length].split(b"\0")[0].decode("utf-8", "replace") for k in range(0, len(raw), length)]
+    return {
+        name: _variable(inner, None, 1)[1] if name in wanted and len(inner) else None
+        for name, (_, inner) in zip(names, values, strict=True)
+    }
 
 
 def _texts(called: str, shape: tuple[int, ...], kind: int, raw: memoryview) -> Array:

@@ -196,14 +196,17 @@ class PreciseMatrix:
         """The entries of a matrix of floats, dense or sparse."""
         if isinstance(matrix, PreciseMatrix):
             return matrix
-        found = sparse.coo_array(matrix if sparse.issparse(matrix) else np.asarray(matrix, dtype=float))
-        return PreciseMatrix.of_entries(matrix.shape, found.row, found.col, Precise.of(found.data))
+        found = sparse.csr_array(matrix if sparse.issparse(matrix) else np.asarray(matrix, dtype=float))
+        rows = np.repeat(np.arange(found.shape[0]), np.diff(found.indptr))
+        return PreciseMatrix.of_entries(matrix.shape, rows, found.indices, Precise.of(found.data))
 
     @staticmethod
     def of_entries(shape: Sequence[int], rows: Array, columns: Array, values: Precise) -> PreciseMatrix:
         """Entries in any order; those of one place are added, and those that are 0 left out."""
         height, width = int(shape[0]), max(int(shape[1]), 1)
         key = rows.astype(np.int64) * width + columns
+        if (key[1:] > key[:-1]).all() and values.high.all():  # nothing to do
+            return PreciseMatrix((height, int(shape[1])), rows, columns, values)
         if (key[1:] < key[:-1]).any():
             order = np.argsort(key, kind="stable")
             key, values = key[order], values.take(order)
@@ -259,7 +262,7 @@ class PreciseMatrix:
     @property
     def nearest(self) -> sparse.csr_array:
         """The entries as floats; :attr:`Precise.good` says whether they may stand for the numbers."""
-        indptr = np.searchsorted(self.rows, np.arange(self.shape[0] + 1))
+        indptr = np.r_[0, np.cumsum(np.bincount(self.rows, minlength=self.shape[0]))]
         return sparse.csr_array((self.values.high, self.columns, indptr), shape=self.shape)
 
     def times(self, vector: Precise) -> Precise:

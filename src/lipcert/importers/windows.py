@@ -86,6 +86,31 @@ def over_axes(shape: Sizes, axes: Sizes, keep: bool) -> tuple[Array, tuple[int, 
     return seen, tuple(n for a, n in enumerate(result) if keep or a not in chosen)
 
 
+def are_pairs(seen: Array) -> bool:
+    """Whether each window has two different elements, and no window is there twice."""
+    return (
+        seen.shape[1] == 2
+        and bool((seen >= 0).all() and (seen[:, 0] != seen[:, 1]).all())
+        and len(np.unique(np.sort(seen, axis=1), axis=0)) == len(seen)
+    )
+
+
+def paired(seen: Array) -> tuple[Array, Array, Array]:
+    """What plays in a round of a tournament: pairs of elements, each once, those alone, and windows of the results."""
+    seen = np.take_along_axis(seen, np.argsort(seen < 0, axis=1, kind="stable"), axis=1)
+    if seen.shape[1] % 2:
+        seen = np.concatenate([seen, np.full((len(seen), 1), -1)], axis=1)
+    one, two = seen[:, 0::2], seen[:, 1::2]  # present entries come first: if two is there, so is one
+    low, high = np.minimum(one, two), np.maximum(one, two)
+    both = (two >= 0) & (low != high)
+    pairs, place = np.unique(np.stack([low[both], high[both]], axis=1), axis=0, return_inverse=True)
+    alone = (one >= 0) & ~both
+    singles, seat = np.unique(one[alone], return_inverse=True)
+    result = np.full(one.shape, -1)
+    result[both], result[alone] = place.ravel(), len(pairs) + seat.ravel()
+    return pairs.astype(int), singles.astype(int), result
+
+
 def interpolation(before: int, factor: int, corners: bool) -> Precise:
     """The matrix (before, after) of linear interpolation to ``factor`` times as many places.
 
