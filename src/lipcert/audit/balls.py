@@ -165,18 +165,22 @@ def image(weight: Balls, P: Balls | None) -> Balls:
 
 
 def positive_definite(A: Balls) -> bool:
-    """Whether a symmetric matrix is proved positive definite: its first block is, and what elimination leaves."""
-    n = len(A)
-    if n <= 1:
-        return all(x > 0 for x in A.flat)
-    half = n // 2
-    first, side = A[:half, :half], A[:half, half:]
-    if not positive_definite(first):
+    """Whether a symmetric matrix is proved positive definite: Y A Yᵀ has a dominant diagonal for Y about chol(A)⁻¹.
+
+    Any triangular Y with a positive diagonal will do, so it is made of floats, for A with ones on its diagonal.
+    """
+    if not all(x > 0 for x in np.diagonal(A)):
         return False
+    scale = 1 / root(mid(np.diagonal(A)))
+    A = scale[:, None] * A * scale
     try:
-        return positive_definite(A[half:, half:] - dot(side.T, solve(first, side)))
-    except ProofFailed:
+        Y = np.tril(np.linalg.inv(np.linalg.cholesky(floats(A))))
+    except np.linalg.LinAlgError:
         return False
+    if not (np.isfinite(Y).all() and (np.diagonal(Y) > 0).all()):
+        return False
+    M = dot(dot(balls(Y), A), balls(Y.T))
+    return all(2 * x > row for x, row in zip(np.diagonal(M), size(M).sum(axis=1), strict=True))
 
 
 def scaled_floats(A: Balls) -> tuple[Array, int]:

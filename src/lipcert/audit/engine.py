@@ -65,7 +65,7 @@ from lipcert.suggest.multipliers import split_rate, triangular_factor
 
 SPREAD = 2.0**-50
 """Weights and biases may differ from the stored numbers by this much, relative to their size; zeros stay zeros."""
-_HALVINGS = 40
+_HALVINGS = 24
 
 
 @dataclass(frozen=True, eq=False)

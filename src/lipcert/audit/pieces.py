@@ -39,7 +39,7 @@ from lipcert.model.norms import PLAIN, Norms
 from lipcert.suggest.chain import Chain
 
 _LEAF, _AXIS = -2, -1
-_ROUNDS = (20, 150)
+_ROUNDS = (12, 40)
 """Of the search for multipliers: of a leaf, of a leaf that needs more."""
 _NEAR = 1.05
 """A leaf whose bound is not within this factor of the claim after a look is not worth more rounds."""
@@ -135,6 +135,8 @@ class Cover:
         few = len(inputs.center) <= MOST_INPUTS and all(layer.size <= MOST_NEURONS for layer in model)
         self.smooth = curved and few and len(model) > 1
         self.kinked = not self.smooth or any(len(set(f.formulas)) > 1 for layer in model for f in layer.functions)
+        self.axis: int | None = None
+        self.ways = [self._by_taylor, self._by_lines] if self.smooth else [self._by_lines]
         count = len(self.cuts.nodes) + 1
         self.extra = _EXTRA + (_CURVED * count if self.smooth else count)
 
@@ -153,31 +155,37 @@ class Cover:
                 if skipped or engine.relaxed(self.model, piece.inputs, piece.intervals) is not None:
                     todo += self.cuts.halves(piece)
                 continue
-            settled, axis = self._leaf(piece)
-            if not settled:
+            if not self._leaf(piece):
                 self.extra -= 1
                 if self.extra < 0:
                     raise Exhausted(f"{self.what}, which the second opinion cannot prove for a leaf of its tree")
-                todo += self._further(piece, axis)
+                todo += self._further(piece)
 
-    def _leaf(self, piece: Piece) -> tuple[bool, int | None]:
-        """Whether a leaf is settled; if not, an axis across which it had better be cut."""
-        axis = None
-        if self.smooth:
-            taylor = Expansion(self.model, piece.inputs, piece.intervals)
-            piece.intervals[: len(taylor.intervals)] = taylor.intervals
-            if taylor.empty or self.settles(taylor):
-                return True, None
-            axis = taylor.axis()
+    def _leaf(self, piece: Piece) -> bool:
+        """Whether a leaf is settled; the way that settled the last one comes first."""
+        for way in self.ways:
+            if way(piece):
+                self.ways = sorted(self.ways, key=lambda one: one != way)
+                return True
+        return False
+
+    def _by_taylor(self, piece: Piece) -> bool:
+        taylor = Expansion(self.model, piece.inputs, piece.intervals)
+        piece.intervals[: len(taylor.intervals)] = taylor.intervals
+        settled = taylor.empty or self.settles(taylor)
+        self.axis = None if settled else taylor.axis()
+        return settled
+
+    def _by_lines(self, piece: Piece) -> bool:
         trace = engine.relaxed(self.model, piece.inputs, piece.intervals)
-        return trace is None or self.settles(trace) or self._void(piece, trace), axis
+        return trace is None or self.settles(trace) or self._void(piece, trace)
 
     def _outside(self, piece: Piece) -> bool:
         """Whether a piece has no input at first sight; rays begin where some coordinate has size one."""
         missed = self.moving is not None and (larger(-piece.inputs.lower, piece.inputs.upper) < 1).all()
         return bool(missed) or piece.inputs.empty()
 
-    def _further(self, piece: Piece, axis: int | None) -> list[Piece]:
+    def _further(self, piece: Piece) -> list[Piece]:
         """At the kink of the open neuron with the largest share, or across an axis."""
         shares = [(float(x), index, k) for index, row in enumerate(self.shares) for k, x in enumerate(row) if x > 0]
         few = len(piece.inputs.lower) > _FEW_INPUTS or len(shares) <= _FEW
@@ -186,7 +194,7 @@ class Cover:
             low, high = (side[k] for side in piece.intervals[index])
             inner = [mark for mark in self.model[index].functions[k].on(low, high).marks if low < mark < high]
             return piece.halves(index, k, inner[0].mid() if inner else ((low + high) / 2).mid())
-        return piece.across(axis)
+        return piece.across(self.axis)
 
     def _void(self, piece: Piece, trace: Trace) -> bool:
         """Whether the stored weights λ prove that no input obeys the intervals of a piece.

@@ -98,23 +98,25 @@ def remainder(
 
 
 def _on_cell(formula: Formula, one: arb, two: arb, about: arb, wanted: Sequence[Wanted]) -> list[tuple[arb, arb]]:
-    """At least the negative and the value of each difference on a cell, and what the terms of higher order add."""
-    count, cap, found = max(3, *(len(p) for *_, p in wanted)), ctx.cap, list[tuple[arb, arb]]()
+    """At least the negative and the value of each difference on a cell, and what the terms of higher order add.
+
+    For |t| ≤ w, t³ is within w³/4 of ¾w²t, and t⁴ within w⁴/8 of w²t² - w⁴/8.
+    """
+    cap, found = ctx.cap, list[tuple[arb, arb]]()
     m = ((one + two) / 2).mid()
     w = most([(two - m).upper(), (m - one).upper()])
-    ctx.cap = count + 2
+    ctx.cap = 6
     try:
         here, there = (arb_poly(formula(arb_series([x, 1])).coeffs()) for x in (m, one.union(two)))
     finally:
         ctx.cap = cap
-    shift, series = arb_poly([m - about, 1]), (here, here.derivative())
-    tails = there[count], (count + 1) * there[count + 1]
+    shift, series, tails = arb_poly([m - about, 1]), (here, here.derivative()), (there[4], 5 * there[5])
     for order, scale, p in wanted:
-        g, rest = scale * series[order] - arb_poly(list(p))(shift), abs(scale * tails[order]) * w
-        for k in range(count - 1, 2, -1):
-            rest = (rest + abs(g[k])) * w
-        rest = (rest * w * w).upper()
-        found += [((_peak(s * g[0], s * g[1], s * g[2], w) + rest).upper(), rest) for s in (-1, 1)]
+        g, tail = scale * series[order] - arb_poly(list(p))(shift), scale * tails[order]
+        four, square = tail.mid(), w * w
+        rest = ((abs(g[3]) * w / 4 + (abs(four) / 8 + tail.rad()) * square) * square).upper()
+        a, b, c = g[0] - four * square * square / 8, g[1] + 3 * g[3] * square / 4, g[2] + four * square
+        found += [((_peak(s * a, s * b, s * c, w) + rest).upper(), rest) for s in (-1, 1)]
     return found
 
 
@@ -324,8 +326,7 @@ class DualBound:
         sizes = np.concatenate([balls(np.ones(1 + self.count)), *self.sizes])  # at least |y|
         M, lost = mid(M), (sizes * dot(rad(M), sizes)).sum()
         M[0, 0] -= lost
-        scale = root(np.array([x.mid() if x > 0 else arb(1) for x in np.diagonal(M)], dtype=object))
-        return positive_definite(M / scale[:, None] / scale)
+        return positive_definite(M)
 
     @staticmethod
     def _through(model: Model, index: int, z: Balls) -> Balls:

@@ -11,12 +11,13 @@ rounding of this bound itself. This is the one place of the second opinion where
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 
 import numpy as np
-from flint import arb
+from flint import arb, arb_poly, arb_series
 
 from lipcert.audit.balls import (
     Balls,
@@ -33,8 +34,7 @@ from lipcert.audit.balls import (
     upper,
 )
 from lipcert.audit.engine import Inputs, Layer, Model
-from lipcert.audit.second_order import CELLS, remainder
-from lipcert.definitions.functions import ball, most
+from lipcert.definitions.functions import Formula, Function, ball, most, precision
 from lipcert.model.arrays import Array
 from lipcert.model.norms import Norms
 
@@ -231,19 +231,17 @@ def _activated(layer: Layer, v: Taylor, interval: Interval) -> tuple[Taylor, Tay
     at, fit = middle + np.multiply.outer(nodes, half), np.linalg.inv(np.vander(nodes, increasing=True))
     found = np.stack([fit @ layer.neurons.value(at), fit @ layer.neurons.slope(at)])
     found = np.nan_to_num(found / half ** np.arange(count)[:, None], posinf=0.0, neginf=0.0)
-    m, h, rests = balls(middle), balls(half), np.zeros((2, len(middle)))
-    for k, view in enumerate(layer.views((lower(m - h), upper(m + h)))):
-        alpha, beta = view.slopes()
-        slope, value = float((alpha + beta) / 2), layer.functions[k].value(m[k])
+    rests = np.zeros((2, len(middle)))
+    for f in {id(f): f for f in layer.functions}.values():
+        some = np.array([one is f for one in layer.functions])
+        rests[:, some] = _remainders(f, middle[some], half[some], found[:, :, some])
+    for k in np.flatnonzero(~np.isfinite(rests).all(axis=0)):  # a line, by the range of slopes
+        f, m, h = layer.functions[k], ball(middle[k]), ball(half[k])
+        alpha, beta = f.on((m - h).lower(), (m + h).upper()).slopes()
+        slope, value = float((alpha + beta) / 2), f.value(m)
         steep = most([(beta - slope).upper(), (slope - alpha).upper()])
-        lines = (float(value), slope), (slope, 0.0)
-        crude = (steep * h[k] + abs(value - lines[0][0])).upper(), steep
-        wanted = [(order, arb(1), list(balls(found[order, :, k]))) for order in (0, 1)]
-        for order, (below, above) in enumerate(remainder(view, m[k], wanted, CELLS)):
-            rest = most([-below, above])
-            if not rest < crude[order]:
-                rest, found[order, :, k] = crude[order], [*lines[order], 0.0, 0.0]
-            rests[order, k] = np.nextafter(float(rest), np.inf)
+        found[:, :, k] = (float(value), slope, 0.0, 0.0), (slope, 0.0, 0.0, 0.0)
+        rests[:, k] = _above(np.array([steep * h + abs(value - float(value)), steep]))
     power = step = v.plus(-middle)
     results = [step.times(a[1]).plus(a[0]) for a in found]
     for n in range(2, count):
@@ -251,3 +249,85 @@ def _activated(layer: Layer, v: Taylor, interval: Interval) -> tuple[Taylor, Tay
         results = [one + power.times(a[n]) for one, a in zip(results, found, strict=True)]
     z, slopes = (replace(one, rest=_up(one.rest + rest)) for one, rest in zip(results, rests, strict=True))
     return z, slopes
+
+
+_WIDTH, _ORDER, _LEAST_CELLS, _MOST_CELLS = 0.125, 12, 8, 64
+"""Series begin at the multiples of a width, and have so many terms. An interval is cut into so many cells."""
+_BINOMIAL = np.array([[float(math.comb(j, k)) for j in range(_ORDER + 1)] for k in range(5)])
+
+
+def _remainders(f: Function, middle: Array, half: Array, polynomials: Array) -> Array:
+    """At least |φ - p| and |φ' - q| on middle ± half for (p, q) in v - middle, (2, 4, n); nan where nothing is known.
+
+    Cell by cell c ± w. Where a mark is on a cell, the formulas of both sides count on all of it.
+    """
+    count = int(np.clip(np.ceil(2.0 * half.max() / _WIDTH), _LEAST_CELLS, _MOST_CELLS))
+    c = middle + half * ((2.0 * np.arange(count)[:, None] + 1.0) / count - 1.0)
+    w = np.broadcast_to(_up(half / count) + 2.0**-50 * (np.abs(middle) + half), c.shape)
+    found, every = np.zeros((2, *c.shape)), np.broadcast_to(polynomials[:, :, None], (*polynomials.shape[:2], *c.shape))
+    stops = [-np.inf, *(float(mark) for mark in f.marks), np.inf]
+    for formula, start, stop in zip(f.formulas, stops, stops[1:] if f.marks else [np.inf]):
+        here = (c + w >= np.nextafter(start, -np.inf)) & (c - w <= np.nextafter(stop, np.inf))
+        if here.any():
+            bound = _series(formula).largest(c[here], w[here], (c - middle)[here], every[:, :, here])
+            found[:, here] = np.maximum(found[:, here], bound)
+    found[:, 2.0 * w > _WIDTH] = np.nan
+    return np.asarray(found.max(axis=1))
+
+
+class Series:
+    """A formula by its power series at the multiples of a width; each holds up to half of it away."""
+
+    def __init__(self, formula: Formula) -> None:
+        self.formula, self.rows = formula, dict[int, tuple[float, ...]]()
+
+    def row(self, place: int) -> tuple[float, ...]:
+        """Coefficients; at least their errors, and the size of the one of the first order cut off, and of the fifth."""
+        if place not in self.rows:
+            with precision(128, _ORDER + 1):
+                center = ball(place * _WIDTH)
+                at, on = (
+                    arb_poly(self.formula(arb_series([x, 1])).coeffs()) for x in (center, arb(center, _WIDTH / 2))
+                )
+                terms = [float(at[k]) for k in range(_ORDER)]
+                lost = sum((abs(at[k] - ball(x)) for k, x in enumerate(terms)), arb(0))
+                self.rows[place] = (*terms, *_above(np.array([lost, abs(on[_ORDER]), abs(on[5])])))
+        return self.rows[place]
+
+    def largest(self, c: Array, w: Array, away: Array, polynomials: Array) -> Array:
+        """At least |φ(v) - p(v - c + away)| and |φ'(v) - q(v - c + away)| for |v - c| ≤ w and (p, q) (2, 4, n).
+
+        For |t| ≤ w, t³ is within w³/4 of ¾w²t, and t⁴ within w⁴/8 of w²t² - w⁴/8.
+        """
+        place = np.rint(c / _WIDTH)
+        places, where = np.unique(place, return_inverse=True)
+        rows = [(*self.row(int(k)), *(self.row(int(k) + i)[-1] for i in (-1, 1))) for k in places]
+        *terms, lost, tail, fifth, left, right = np.array(rows).T[:, where]
+        fifth, s = np.maximum(fifth, np.maximum(left, right)), c - place * _WIDTH
+        value, sizes = _moved(np.array(terms), s)
+        errors = lost + _BINOMIAL[:, -1:] * tail * np.abs(s) ** (_ORDER - np.arange(5.0)[:, None])
+        found, powers = [], w ** np.arange(6)[:, None]
+        for order, p in enumerate(polynomials):
+            own, more = _moved(p, away)
+            if order:  # the coefficients of φ'
+                turn = np.array([1.0, 2.0, 3.0, 4.0, 0.0])[:, None]
+                value, sizes, errors = (np.roll(x, -1, axis=0) * turn for x in (value, sizes, errors))
+            g = value - own
+            rest = (1.0, 5.0)[order] * fifth * powers[5 - order] + np.abs(g[3]) * powers[3] / 4
+            rest += np.abs(g[4]) * powers[4] / 8 + ((errors + _EPS * (sizes + more)) * powers[:5]).sum(axis=0)
+            one, two, three = g[0] - g[4] * powers[4] / 8, g[1] + 0.75 * g[3] * powers[2], g[2] + g[4] * powers[2]
+            ends = np.abs(one + three * powers[2]) + np.abs(two) * w
+            inside = np.abs(two) < 2.0 * np.abs(three) * w
+            vertex = np.abs(one - two * two / np.where(inside, 4.0 * three, 1.0))
+            found.append(_up(np.maximum(ends, np.where(inside, vertex, 0.0)) + rest))
+        return np.array(found)
+
+
+def _moved(terms: Array, s: Array) -> tuple[Array, Array]:
+    """The first coefficients of polynomials, (5, n), around s; and the sizes of what is added up."""
+    powers, count = s ** np.arange(len(terms))[:, None], len(terms)
+    parts = [_BINOMIAL[k, k:count, None] * terms[k:] * powers[: max(count - k, 0)] for k in range(5)]
+    return np.array([x.sum(axis=0) for x in parts]), np.array([np.abs(x).sum(axis=0) for x in parts])
+
+
+_series = cache(Series)

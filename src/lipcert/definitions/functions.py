@@ -81,7 +81,7 @@ class Arc:
             return ends
         found = [ends + abs(sign * self.first[1] - slope) * abs(two - one)]
         rise, fall, side = sign * self.first[1] - slope, sign * self.last[1] - slope, 0
-        enough = (abs(found[0]) + abs(ends)) * arb(2) ** (32 - ctx.prec)
+        enough = (abs(found[0]) + abs(ends)) * arb(2) ** -64
         for _ in range(ctx.prec):
             touch = ((fall * one - rise * two) / (fall - rise)).mid()  # where the slope would be zero if it were linear
             if not (one < touch < two and rise > 0 > fall):
