@@ -150,14 +150,7 @@ def rounding_units(sources: Architecture) -> Iterator[str]:
     for module in sources.modules.values():
         if module.package == "kernel" and module.path.stem not in ("arithmetic", "neuron_bounds"):
             for line, target, _ in module.imports:
-                if target.removeprefix("lipcert.kernel.arithmetic.") in (
-                    "gamma",
-                    "U",
-                    "UP",
-                    "TINY",
-                    "ETA",
-                    "ULPS",
-                ):
+                if target.removeprefix("lipcert.kernel.arithmetic.") in {"gamma", "U", "UP", "TINY", "ETA", "ULPS"}:
                     yield f"{module.name}:{line} imports {target}"
 
 

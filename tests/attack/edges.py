@@ -14,9 +14,8 @@ import numpy as np
 from flint import arb, fmpq
 
 import lipcert as lc
-from attack.draw import extreme, leaky, method, some
+from attack.draw import extreme, leaky, like, method, some, strange
 from attack.log import Log
-from attack.parameters import draw_row
 from attack.points import as_fraction, fractions, inside
 from attack.trees import forged, settled_tree
 from attack.truth import Model, Point, Witness, decided, jacobian, length, outputs, phi, rough, stretch
@@ -56,8 +55,7 @@ def _shy(net: Network) -> Network:
     less = np.nextafter(biases[-2], -np.inf)
     near = np.abs(biases[-2] - less) <= 2.0**-52 * np.abs(less)  # not among subnormal numbers
     biases[-2] = np.where(near, less, biases[-2])
-    weights, rows = [layer.weight for layer in net.layers], [layer.neurons for layer in net.layers[:-1]]
-    return lc.Network.from_weights(weights, biases, rows)
+    return like(net, [layer.weight for layer in net.layers], biases)
 
 
 def _void(rng: np.random.Generator, net: Network) -> Tree:
@@ -73,7 +71,7 @@ def _void(rng: np.random.Generator, net: Network) -> Tree:
 
 def _scalar(rng: np.random.Generator) -> Case | None:
     """x → φ → ±φ + b → relu: b is such that the rectifier opens at one end of the interval only."""
-    row, center = draw_row(rng)
+    row, center = strange(rng)
     size = float(some(rng, 0.0, 1e-12, 1e-3, 0.5, 3.0)) * float(some(rng, 1.0, abs(center) + 1e-300))
     low, high = center - size, center + size
     if not np.isfinite([low, high]).all():
@@ -166,24 +164,16 @@ def _edge(where: lc.Ball | lc.Box, a: list[arb]) -> Point | None:
         ends = zip(fractions(where.lower), fractions(where.upper), a, strict=True)
         return [(p + q) / 2 + short * (q - p) / 2 * (1 if c > 0 else -1) for p, q, c in ends]
     with precision(256):
-        norm = length(a)
+        norm, radius = length(a), rational(float(where.radius))
         if not norm > 0:
             return None
-        unit = [as_fraction((c / norm).mid()) for c in a]
-    radius = rational(float(where.radius))
-    if where.clip is not None:
-        steps = fractions(_clipped(np.array([float(u) for u in unit]), where))
-        return [m + short * u for m, u in zip(fractions(where.center), steps, strict=True)]
-    return [m + short * radius * u for m, u in zip(fractions(where.center), unit, strict=True)]
-
-
-def _clipped(direction: Array, where: lc.Ball) -> Array:
-    """About the step from the centre of a clipped ball that goes farthest in a direction: clip(λ·direction)."""
-    assert where.clip is not None
-    below, above, radius = where.clip.lower - where.center, where.clip.upper - where.center, float(where.radius)
-    low, high = 0.0, 1e6
-    for _ in range(80):
-        rate = 0.5 * (low + high)
-        short = np.linalg.norm(np.clip(rate * direction, below / radius, above / radius)) < 1.0
-        low, high = (rate, high) if short else (low, rate)
-    return np.asarray(radius * np.clip(low * direction, below / radius, above / radius))
+        steps = [radius * as_fraction((c / norm).mid()) for c in a]
+    if where.clip is not None:  # clip(λ·step) for the λ that leads to the sphere
+        below, above = where.clip.lower - where.center, where.clip.upper - where.center
+        direction, low, high = np.array([float(c) for c in steps]), 0.0, 1e6
+        for _ in range(80):
+            rate = 0.5 * (low + high)
+            outside = np.linalg.norm(np.clip(rate * direction, below, above) / where.radius) >= 1.0
+            low, high = (low, rate) if outside else (rate, high)
+        steps = fractions(np.clip(low * direction, below, above))
+    return [m + short * u for m, u in zip(fractions(where.center), steps, strict=True)]

@@ -95,9 +95,9 @@ def torch_module(activation: str, body: str, trap: str, seed: int) -> Any:
     return made.double().eval()
 
 
-def torch_modules(rng: np.random.Generator, log: Log) -> None:
+def torch(rng: np.random.Generator, log: Log) -> None:
     """One module, with at most one odd feature beside its activation; run with and without gradients."""
-    import torch
+    from torch import as_tensor, set_grad_enabled
 
     odd = rng.random() < 0.7
     given = some(rng, *_ACTIVATIONS), some(rng, *_BODIES) if odd else "plain", "none" if odd else some(rng, *_TRAPS)
@@ -108,8 +108,8 @@ def torch_modules(rng: np.random.Generator, log: Log) -> None:
     module = eval(f"torch_module({arguments})", {"torch_module": torch_module})
 
     def run(x: Array, gradients: bool) -> Array:
-        with torch.set_grad_enabled(gradients):
-            return np.asarray(module(torch.as_tensor(x[None])).detach().numpy(), dtype=float).ravel()
+        with set_grad_enabled(gradients):
+            return np.asarray(module(as_tensor(x[None])).detach().numpy(), dtype=float).ravel()
 
     _compare(rng, log, net, lambda x: [run(x, gradients) for gradients in (True, False, False)])
 
@@ -167,7 +167,7 @@ def onnx_model(piece: str, seed: int) -> Any:
     return model_of([*ends[:2], *nodes, ends[2]], constants, kind=DOUBLE, opset=18)
 
 
-def onnx_models(rng: np.random.Generator, log: Log) -> None:
+def onnx(rng: np.random.Generator, log: Log) -> None:
     """One model."""
     from onnx.reference import ReferenceEvaluator
 

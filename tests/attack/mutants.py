@@ -1,20 +1,26 @@
-"""Certificates with changed hints: verify must refuse them, or return a bound that holds."""
+"""Certificates with changed hints or text: refused, or a bound that holds. And digests of networks that differ."""
 
 from __future__ import annotations
 
+import json
+import random
+import tempfile
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import lipcert as lc
-from attack.draw import extreme, leaky, plain, region, rescaled, sizes, some
+from attack.draw import extreme, leaky, like, plain, region, rescaled, sizes, some
 from attack.log import Log
 from attack.points import steepest
+from fuzz_documents import mutated, rewritten, signed
 from lipcert.answers.certificate import Certificate
 from lipcert.kernel.cover import Tree
 from lipcert.kernel.hints import Hints, Linear, Lipschitz, Part
 from lipcert.model.arrays import Array
+from lipcert.model.network import Network
 
 _HOW = (
     "lc.ClosedForm()",
@@ -77,26 +83,20 @@ def _shaken(rng: np.random.Generator, array: Array) -> Array:
 def _sweep(rng: np.random.Generator, sweep: Hints) -> Hints:
     sort = rng.integers(6)
     if sort <= 1 and sweep.multipliers:
-        k = int(rng.integers(len(sweep.multipliers)))
-        changed = list(sweep.multipliers)
+        k, changed = int(rng.integers(len(sweep.multipliers))), list(sweep.multipliers)
         changed[k] = _shaken(rng, changed[k])
         return replace(sweep, multipliers=tuple(changed))
     if sort == 2 and sweep.exponents:
-        k, step = (
-            int(rng.integers(len(sweep.exponents))),
-            int(some(rng, -1, 1, 40, -40, 600, -600, 2**20, -(2**20), 2**31)),
-        )
-        exponents = tuple(e + step * (i == k) for i, e in enumerate(sweep.exponents))
-        return replace(sweep, exponents=exponents)
+        powers = list(sweep.exponents)
+        powers[rng.integers(len(powers))] += int(some(rng, -1, 1, 40, -40, 600, -600, 2**20, -(2**20), 2**31))
+        return replace(sweep, exponents=tuple(powers))
     if sort in (3, 4) and sweep.lines:
         k, lines = int(rng.integers(len(sweep.lines))), list(sweep.lines)
-        lower, upper = lines[k]
-        lines[k] = some(rng, (_shaken(rng, lower), upper), (lower, _shaken(rng, upper)), (upper, lower))
+        low, high = lines[k]
+        lines[k] = some(rng, (_shaken(rng, low), high), (low, _shaken(rng, high)), (high, low))
         return replace(sweep, lines=tuple(lines))
-    depth = some(rng, None, 0, 1, -1, 7)
-    return replace(
-        sweep, enclosures=some(rng, (), (Lipschitz(),), (Linear(depth),), (*sweep.enclosures, Linear(depth)))
-    )
+    linear = Linear(some(rng, None, 0, 1, -1, 7))
+    return replace(sweep, enclosures=some(rng, (), (Lipschitz(),), (linear,), (*sweep.enclosures, linear)))
 
 
 def other_hints(rng: np.random.Generator, sweep: Hints, inputs: int) -> Hints:
@@ -126,26 +126,21 @@ def _tree(rng: np.random.Generator, cert: Certificate) -> Certificate:
     if tree is None:
         return _sweeps(rng, cert)
     name = some(rng, "layer", "index", "value", "child", "void", "neuron", "weight", "value", "weight")
-    column = getattr(tree, name)
+    column = np.array(getattr(tree, name))
     if name in ("value", "weight"):
-        shaken: dict[str, Any] = {name: _shaken(rng, column)}
-        return replace(cert, tree=replace(tree, **shaken))
-    if name in ("void", "neuron") and rng.random() < 0.6:  # weights invented for other leaves
-        leaves, count = _leaves(tree), int(rng.integers(1, 5))
-        return replace(
-            cert,
-            tree=replace(
-                tree,
-                void=rng.choice(leaves, count),
-                neuron=rng.integers(0, max(int(tree.neuron.max(initial=1)), 1), count),
-                weight=rng.standard_normal(count) * float(some(rng, 1.0, 1e300, 1e-300)),
-            ),
-        )
-    if not column.size:
-        return cert
-    moved: dict[str, Any] = {name: np.array(column)}
-    moved[name][rng.integers(column.size)] += int(some(rng, -1, 1, 2, -3, 1000))
-    return replace(cert, tree=replace(tree, **moved))
+        changes: dict[str, Any] = {name: _shaken(rng, column)}
+    elif name in ("void", "neuron") and rng.random() < 0.6:  # weights invented for other leaves
+        count = int(rng.integers(1, 5))
+        changes = {
+            "void": rng.choice(_leaves(tree), count),
+            "neuron": rng.integers(0, max(int(tree.neuron.max(initial=1)), 1), count),
+            "weight": rng.standard_normal(count) * float(some(rng, 1.0, 1e300, 1e-300)),
+        }
+    else:
+        if column.size:
+            column[rng.integers(column.size)] += int(some(rng, -1, 1, 2, -3, 1000))
+        changes = {name: column}
+    return replace(cert, tree=replace(tree, **changes))
 
 
 def _leaves(tree: Tree) -> Array:
@@ -159,12 +154,12 @@ def _grown(rng: np.random.Generator, cert: Certificate) -> Certificate:
     tree = cert.tree
     if tree is None:
         return replace(cert, tree=Tree(np.array([-2]), np.zeros(1, int), np.zeros(1), np.zeros(1, int), 1.7e308))
-    leaf = int(rng.choice(_leaves(tree)))
-    columns: dict[str, Any] = {name: np.array(getattr(tree, name)) for name in ("layer", "index", "value", "child")}
-    columns["layer"][leaf], columns["index"][leaf] = int(some(rng, -1, 0, 0, 1)), int(rng.integers(3))
-    columns["value"][leaf] = float(some(rng, 0.0, rng.normal(), 1e-320, -1e300))
-    columns["child"][leaf] = len(tree.layer)
-    columns = {name: np.append(column, [-2, -2] if name == "layer" else [0, 0]) for name, column in columns.items()}
+    leaf, axis, value = int(rng.choice(_leaves(tree))), int(some(rng, -1, 0, 0, 1)), float(rng.normal())
+    cut = {"layer": axis, "index": rng.integers(3), "value": some(rng, 0.0, value, 1e-320, -1e300)}
+    columns: dict[str, Any] = {}
+    for name, entry in {**cut, "child": len(tree.layer)}.items():
+        columns[name] = np.append(getattr(tree, name), [-2, -2] if name == "layer" else [0, 0])
+        columns[name][leaf] = entry
     return replace(cert, tree=replace(tree, **columns))
 
 
@@ -174,14 +169,78 @@ def _claims(rng: np.random.Generator, cert: Certificate) -> Certificate:
     if sort == 0:
         return replace(cert, network="0" * 64)
     if sort == 1 and isinstance(cert.region, lc.Ball):
-        return replace(
-            cert, region=lc.Ball(cert.region.center, float(cert.region.radius) * float(some(rng, 2.0, 0.0, 1e-300)))
-        )
+        radius = float(cert.region.radius) * float(some(rng, 2.0, 0.0, 1e-300))
+        return replace(cert, region=lc.Ball(cert.region.center, radius))
     if sort == 2:
-        return replace(
-            cert, part=Part((int(rng.integers(-1, 2)), int(rng.integers(0, 5))), some(rng, None, (0,), (5,), ()))
-        )
+        layers = int(rng.integers(-1, 2)), int(rng.integers(0, 5))
+        return replace(cert, part=Part(layers, some(rng, None, (0,), (5,), ())))
     return replace(cert, part_sweeps=some(rng, cert.sweeps, cert.sweeps[:1], ()))
 
 
 _CHANGES: Any = (_sweeps, _sweeps, _sweeps, _tree, _tree, _grown, _claims)
+
+
+def files(rng: np.random.Generator, log: Log) -> None:
+    """One certificate file, several mutants of it, with a checksum that fits or not."""
+    d = int(rng.integers(1, 3))
+    net = plain(rng, (d, int(rng.integers(1, 4)), int(rng.integers(1, 4)), 1), some(rng, "relu", "tanh", leaky(-0.5)))
+    where, how = region(rng, d), some(rng, "lc.Scalar()", "lc.Split(lc.ClosedForm(), np.inf, 0.0, pieces=20)")
+    cert = log.ask(f"lc.certify(net, region, {how})", net=net, region=where)
+    if cert is None:
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "bound.json"
+        cert.save(path)
+        text = path.read_text(encoding="utf-8")
+        for _ in range(8):
+            path.write_bytes(_mutant(rng, text))
+            found = log.ask("lc.Certificate.load(path)", path=path)
+            bound = None if found is None else log.ask("lc.verify(net, cert)", net=net, cert=found)
+            if bound is not None and found.part == Part((0, net.depth)):
+                log.bound(bound, steepest(net, found.region, rng, 6))
+
+
+def _mutant(rng: np.random.Generator, text: str) -> bytes:
+    """Bytes changed, or fields changed under a checksum that fits."""
+    chance = random.Random(int(rng.integers(2**31)))
+    if chance.random() < 0.3:
+        return mutated(chance, text.encode())
+    document = json.loads(text)
+    return json.dumps(signed(rewritten(chance, document["content"]), document["kind"])).encode()
+
+
+def digest(rng: np.random.Generator, log: Log) -> None:
+    """Two networks that differ in something small must not share a digest."""
+    one, two = some(rng, _other_number, _other_rows, _other_shape)(rng)
+    log.checks += 1
+    if log.ask("one.digest == two.digest", one=one, two=two):
+        log.violation("two different networks have one digest")
+
+
+def _other_number(rng: np.random.Generator) -> tuple[Network, Network]:
+    """One weight or bias moved by one unit in the last place, or from zero to the least float."""
+    net = plain(rng, (2, int(rng.integers(2, 5)), int(rng.integers(2, 5)), 2), some(rng, "relu", "tanh", leaky(0.1)))
+    arrays = [np.array(part) for layer in net.layers for part in (layer.weight, layer.bias)]
+    array = some(rng, *arrays)
+    place = tuple(int(rng.integers(n)) for n in array.shape)
+    array[place] = np.nextafter(array[place], np.inf) if rng.random() < 0.7 else 5e-324
+    return net, like(net, arrays[::2], arrays[1::2])
+
+
+def _other_rows(rng: np.random.Generator) -> tuple[Network, Network]:
+    """One neuron with another activation."""
+    weights, names = [rng.standard_normal((3, 3)) for _ in range(3)], ("relu", "tanh", "sigmoid", "arctan")
+    rows = [[some(rng, *names) for _ in range(3)] for _ in range(2)]
+    other, layer, k = [list(row) for row in rows], int(rng.integers(2)), int(rng.integers(3))
+    other[layer][k] = some(rng, *({*names} - {rows[layer][k]}))
+    return lc.Network.from_weights(weights, None, rows), lc.Network.from_weights(weights, None, other)
+
+
+def _other_shape(rng: np.random.Generator) -> tuple[Network, Network]:
+    """The same entries in the same order, in another shape; or an activation moved to the next layer."""
+    n = int(rng.integers(3, 6))
+    values = rng.standard_normal(2 * n)
+    if rng.random() < 0.5:
+        return lc.Network.from_weights([values.reshape(2, n)]), lc.Network.from_weights([values.reshape(n, 2)])
+    weights, rows = [rng.standard_normal((n, n)) for _ in range(3)], ["relu", "identity"]
+    return lc.Network.from_weights(weights, None, rows), lc.Network.from_weights(weights, None, rows[::-1])

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 from flint import arb, fmpq
@@ -25,45 +26,32 @@ def fractions(x: Array) -> Point:
 
 def inside(region: Region, x: Point) -> bool:
     """Whether x is in the region together with its neighbourhood; in a flat direction the point itself will do."""
-    if isinstance(region, Box):
-        ends = zip(x, fractions(region.lower), fractions(region.upper), strict=True)
-        return all((low < c < high) or low == c == high for c, low, high in ends)
-    if isinstance(region, Ball):
-        distance, radius = _distance(region, x), rational(float(region.radius))
-        near = distance < _power(region, radius) or distance == radius == 0
-        return near and (region.clip is None or inside(region.clip, x))
-    return True
+    return _is_in(region, x, lambda one, two: one < two, lambda low, c, high: low < c < high or low == c == high)
 
 
 def belongs(region: Region, x: Point) -> bool:
     """Whether x is in the region, its boundary included."""
+    return _is_in(region, x, lambda one, two: one <= two, lambda low, c, high: low <= c <= high)
+
+
+def _is_in(region: Region, x: Point, near: Callable[[Any, Any], Any], between: Callable[[Any, Any, Any], Any]) -> bool:
     if isinstance(region, Box):
-        ends = zip(x, fractions(region.lower), fractions(region.upper), strict=True)
-        return all(low <= c <= high for c, low, high in ends)
-    if isinstance(region, Ball):
-        near = _distance(region, x) <= _power(region, rational(float(region.radius)))
-        return near and (region.clip is None or belongs(region.clip, x))
-    return True
-
-
-def _distance(ball: Ball, x: Point) -> fmpq:
-    """The distance from the centre in the norm of a ball, squared for ℓ2."""
-    triples = zip(x, fractions(ball.center), fractions(ball.units), strict=True)
-    parts = [abs(c - m) / u for c, m, u in triples]
-    if ball.norm.name == "l2":
-        return sum((part**2 for part in parts), fmpq(0))
-    return max(parts) if ball.norm.name == "linf" else sum(parts, fmpq(0))
-
-
-def _power(ball: Ball, radius: fmpq) -> fmpq:
-    return radius**2 if ball.norm.name == "l2" else radius
+        return all(map(between, fractions(region.lower), x, fractions(region.upper)))
+    if not isinstance(region, Ball):
+        return True
+    parts = [abs(c - m) / u for c, m, u in zip(x, fractions(region.center), fractions(region.units), strict=True)]
+    radius, name = rational(float(region.radius)), region.norm.name
+    away = max(parts) if name == "linf" else sum((p * p if name == "l2" else p for p in parts), fmpq(0))
+    within = near(away, radius**2 if name == "l2" else radius) or away == radius == 0
+    return within and (region.clip is None or _is_in(region.clip, x, near, between))
 
 
 def candidates(network: Network, region: Region, rng: np.random.Generator, count: int = 12) -> Iterator[Point]:
     """Points that may be inside a region: its centre, near its boundary, near kinks of the first layer."""
     d = network.inputs
     middle = fractions(region.center) if region.bounded else [fmpq(0)] * d
-    size = rational(_shorter(region))
+    radius = float(region.radius) if region.bounded else 10.0
+    size = rational(radius if np.isfinite(radius) else 1.0)
     yield middle
     yield from _near_kinks(network, middle)
     for k in range(count):
@@ -71,35 +59,37 @@ def candidates(network: Network, region: Region, rng: np.random.Generator, count
         direction = direction / np.linalg.norm(direction)
         share = rational(float(rng.choice(_SHARES)) if k % 3 else float(rng.random()))
         if isinstance(region, Box):
-            half = [(high - low) / 2 for low, high in zip(fractions(region.lower), fractions(region.upper))]
-            signs = rng.choice([-1, 1], d)
-            yield [
-                (low + high) / 2 + share * int(s) * h
-                for low, high, s, h in zip(fractions(region.lower), fractions(region.upper), signs, half)
-            ]
+            ends = zip(fractions(region.lower), fractions(region.upper), rng.choice([-1, 1], d), strict=True)
+            yield [(low + high) / 2 + share * int(sign) * (high - low) / 2 for low, high, sign in ends]
         yield [m + share * size * rational(float(c)) for m, c in zip(middle, direction)]
 
 
-def _shorter(region: Region) -> float:
-    radius = float(region.radius) if region.bounded else 10.0
-    return radius if np.isfinite(radius) else 1.0
+def seen(
+    network: Network, region: Region, rng: np.random.Generator, count: int, start: int = 0, stop: int | None = None
+) -> Iterator[tuple[Point, list[list[arb]]]]:
+    """Points inside a region, and the Jacobian of v_stop by z_start there, on one side of kinks.
+
+    Kinks are passed over where the values z_start may be a manifold, and the point its edge.
+    """
+    model = Model.of(network)
+    for x in candidates(network, region, rng, count):
+        if inside(region, x):
+            probe = None if start else fractions(rng.standard_normal(network.inputs))
+            matrix = None if start and jacobian(model, x) is None else jacobian(model, x, probe, start, stop)
+            if matrix is not None:
+                yield x, matrix
 
 
 def _near_kinks(network: Network, middle: Point, most: int = 24) -> Iterator[Point]:
     """Points where a neuron of the first layer is at, between, or just off its kinks, moved along its row."""
     model = Model.of(network)
-    found = 0
-    for row, bias, (name, parameters) in zip(model.weights[0], model.biases[0], model.neurons[0], strict=True):
-        if found >= most or not row:
-            return
-        marks = _marks(name, parameters)
+    for row, bias, (name, given) in zip(model.weights[0], model.biases[0], model.neurons[0], strict=True):
         weights = {j: as_fraction(w) for j, w in row}
         square = sum((w * w for w in weights.values()), fmpq(0))
         at = sum((w * middle[j] for j, w in weights.items()), as_fraction(bias))
-        for mark in marks:
-            found += 1
-            move = (mark - at) / square
-            yield [c + move * weights.get(j, fmpq(0)) for j, c in enumerate(middle)]
+        for mark in _marks(name, given) if weights and most > 0 else ():
+            most -= 1
+            yield [c + (mark - at) / square * weights.get(j, fmpq(0)) for j, c in enumerate(middle)]
 
 
 def _marks(name: str, parameters: tuple[float, ...]) -> list[fmpq]:
@@ -107,11 +97,9 @@ def _marks(name: str, parameters: tuple[float, ...]) -> list[fmpq]:
     with precision(256):
         known = () if name == "identity" else function(name, parameters).marks
         breaks = [as_fraction(mark.mid()) for mark in known] or [fmpq(0)]
-    marks = [(one + two) / 2 for one, two in itertools.pairwise(breaks)]
-    for mark in breaks:
-        width = abs(mark) / 2**40 if mark else fmpq(1, 2**300)
-        marks += [mark, mark + width, mark - width]
-    return marks
+    widths = [abs(mark) / 2**40 if mark else fmpq(1, 2**300) for mark in breaks]
+    beside = [mark + sign * width for mark, width in zip(breaks, widths, strict=True) for sign in (0, 1, -1)]
+    return [*((one + two) / 2 for one, two in itertools.pairwise(breaks)), *beside]
 
 
 def as_fraction(x: arb) -> fmpq:
@@ -124,46 +112,32 @@ def as_fraction(x: arb) -> fmpq:
 def steepest(
     network: Network, region: Region, rng: np.random.Generator, count: int = 12, perturbed: bool = False
 ) -> Witness | None:
-    """The largest stretch met at a few points of a region."""
-    model = Model.of(network)
-    best: Witness | None = None
+    """The largest stretch met at a few points of a region; if ``perturbed``, by a network a last place away."""
+    model, best = Model.of(network), list[Witness]()
     for x in candidates(network, region, rng, count):
         if not inside(region, x):
             continue
         probe = fractions(rng.standard_normal(network.inputs))
-        for d in _directions(model, x, probe):
-            found = stretch(model, x, d)
-            if found is not None and (best is None or found > best.stretch):
-                best = Witness(x, d, found)
-    if best is not None and perturbed:
-        best = _worsened(model, best)
-    return best
+        matrix = jacobian(model, x, probe)
+        top = np.ones(1) if model.inputs == 1 else None if matrix is None else np.linalg.svd(rough(matrix))[2][0]
+        for d in [probe] if top is None else [fractions(top), fractions(-top)]:
+            _keep(best, model, x, d)
+    for witness in best[:] if perturbed else ():
+        for sign in (1, -1):
+
+            def worse(sign: int = sign, witness: Witness = witness) -> Model:
+                _, (moved,) = model.run(witness.x, [witness.d])
+                toward = moved if any(not c.is_zero() for c in moved) else [arb(1)] * len(moved)
+                return model.moved(witness.x, witness.d, [sign * c for c in toward])
+
+            other = decided(worse)
+            if other is not None:
+                _keep(best, other, witness.x, witness.d)
+    return best[0] if best else None
 
 
-def _directions(model: Model, x: Point, probe: Point) -> list[Point]:
-    if model.inputs == 1:
-        return [[fmpq(1)], [fmpq(-1)]]
-    matrix = jacobian(model, x, probe)
-    if matrix is None:
-        return [probe]
-    _, _, right = np.linalg.svd(rough(matrix))
-    return [fractions(right[0]), fractions(-right[0])]
-
-
-def _worsened(model: Model, witness: Witness) -> Witness:
-    """The same point for the worst network whose weights are off by one unit in the last place."""
-    best = witness
-    for sign in (1, -1):
-
-        def question(sign: int = sign) -> Model:
-            _, (moved,) = model.run(witness.x, [witness.d])
-            toward = [sign * c for c in moved]
-            if all(c.is_zero() for c in toward):
-                toward = [arb(sign)] * len(toward)
-            return model.moved(witness.x, witness.d, toward)
-
-        other = decided(question)
-        found = None if other is None else stretch(other, witness.x, witness.d)
-        if found is not None and found > best.stretch:
-            best = Witness(witness.x, witness.d, found)
-    return best
+def _keep(best: list[Witness], model: Model, x: Point, d: Point) -> None:
+    """Leave the witness of the larger stretch."""
+    found = stretch(model, x, d)
+    if found is not None and (not best or found > best[0].stretch):
+        best[:] = [Witness(x, d, found)]

@@ -10,47 +10,23 @@ from typing import Final
 
 import numpy as np
 
+from attack.answers import campaigns, radius, reach
+from attack.bounds import lower, norms, parameters, parts, scales, sensitivity, ties
 from attack.cancel import cancel
-from attack.digest import digest
 from attack.edges import edges
-from attack.files import files
-from attack.importers import onnx_models, torch_modules
+from attack.importers import onnx, torch
 from attack.log import Log
-from attack.lower import lower
-from attack.mutants import mutants
-from attack.norms import norms
-from attack.parameters import parameters
-from attack.parts import parts, sensitivity
-from attack.radius import campaigns, radius
-from attack.reach import reach
+from attack.mutants import digest, files, mutants
 from attack.rules import rules
-from attack.scales import scales
-from attack.ties import ties
 from attack.trees import trees
 
 Kind = Callable[[np.random.Generator, Log], None]
 
-KINDS: Final[Mapping[str, Kind]] = {
-    "cancel": cancel,
-    "scales": scales,
-    "parameters": parameters,
-    "ties": ties,
-    "trees": trees,
-    "edges": edges,
-    "mutants": mutants,
-    "norms": norms,
-    "rules": rules,
-    "files": files,
-    "lower": lower,
-    "reach": reach,
-    "radius": radius,
-    "campaigns": campaigns,
-    "parts": parts,
-    "sensitivity": sensitivity,
-    "digest": digest,
-    "torch": torch_modules,
-    "onnx": onnx_models,
-}
+_ALL: tuple[Kind, ...] = (
+    *(cancel, scales, parameters, ties, trees, edges, mutants, norms, rules, files, lower, reach, radius, campaigns),
+    *(parts, sensitivity, digest, torch, onnx),
+)
+KINDS: Final[Mapping[str, Kind]] = {kind.__name__: kind for kind in _ALL}
 """A kind takes a random generator, makes one case, and tells the log what it asked."""
 
 SHARES: Final[Mapping[str, float]] = {"cancel": 3.0, "parameters": 1.5, "trees": 1.5, "digest": 0.1, "onnx": 0.5}

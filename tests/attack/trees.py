@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 
 import lipcert as lc
-from attack.draw import extreme, leaky, like, plain, region, rescaled, sizes, some, tilted
+from attack.draw import case, extreme, leaky, like, plain, region, some
 from attack.log import Log
 from attack.points import steepest
 from lipcert.answers.certificate import Certificate
@@ -26,7 +26,7 @@ _MOST = 1.7e308
 
 def trees(rng: np.random.Generator, log: Log) -> None:
     """One network, one tree, verify."""
-    net, where, first = some(rng, _natural, _tiny, _scaled, _sliver, _barely)(rng)
+    net, where, first = some(rng, _natural, _natural, _tiny, _sliver, _barely)(rng)
     cert = log.ask("lc.certify(net, region, lc.ClosedForm())", net=net, region=where) if rng.random() < 0.4 else None
     witness = steepest(net, where, rng, 10, log.perturbed)
     if cert is None:
@@ -47,9 +47,8 @@ def forged(net: Network, where: Region) -> Certificate:
 
 
 def _natural(rng: np.random.Generator) -> Case:
-    row = some(rng, "relu", "tanh", leaky(-1.0), "hardtanh", "elu", "hardswish")
-    net = plain(rng, sizes(rng, depth=2, outputs=2), row)
-    return net, region(rng, net.inputs), settled_tree([])
+    net, where = case(rng, depth=2, outputs=2)
+    return net, where, settled_tree([(0, 0, 0.0)][: int(rng.integers(2))])
 
 
 def _tiny(rng: np.random.Generator) -> Case:
@@ -58,12 +57,6 @@ def _tiny(rng: np.random.Generator) -> Case:
     net = plain(rng, (d, int(rng.integers(1, 4)), 1), some(rng, "relu", leaky(0.1)))
     net = like(net, [layer.weight for layer in net.layers], [np.array(layer.bias) * size for layer in net.layers])
     return net, region(rng, d, size), settled_tree([])
-
-
-def _scaled(rng: np.random.Generator) -> Case:
-    d = int(rng.integers(1, 3))
-    net = rescaled(plain(rng, (d, int(rng.integers(1, 4)), int(rng.integers(1, 4)), 1), leaky(tilted(rng))), rng, 620)
-    return net, region(rng, d), settled_tree([(0, 0, 0.0)])
 
 
 def _sliver(rng: np.random.Generator) -> Case:

@@ -83,22 +83,20 @@ class Model:
     @staticmethod
     def of(network: Network) -> Model:
         with precision(256):
-            weights = tuple(
-                tuple(
-                    tuple((j, arb(rational(w))) for j, w in enumerate(row) if w != 0.0) for row in dense(layer.weight)
-                )
+            rows = [
+                [[(j, arb(rational(w))) for j, w in enumerate(row) if w] for row in dense(layer.weight)]
                 for layer in network.layers
-            )
+            ]
             biases = tuple(tuple(arb(rational(b)) for b in layer.bias) for layer in network.layers)
         neurons = []
         for layer in network.layers:
             names: list[Any] = [("identity", ())] * layer.size
             for row, index in layer.neurons.groups if layer.neurons else ():
+                columns = [np.broadcast_to(np.asarray(p, dtype=float), np.shape(index)) for p in row.parameters]
                 for place, neuron in enumerate(index):
-                    values = [p if np.ndim(p) == 0 else np.asarray(p)[place] for p in row.parameters]
-                    names[int(neuron)] = (row.name, tuple(float(np.asarray(p)) for p in values))
+                    names[int(neuron)] = (row.name, tuple(float(values[place]) for values in columns))
             neurons.append(tuple(names))
-        return Model(weights, biases, tuple(neurons), network.inputs)
+        return Model(tuple(tuple(map(tuple, layer)) for layer in rows), biases, tuple(neurons), network.inputs)
 
     def run(
         self, x: Point, directions: Sequence[Point] = (), start: int = 0, stop: int | None = None
@@ -138,32 +136,23 @@ class Model:
 
     def moved(self, x: Point, d: Point, toward: Sequence[arb]) -> Model:
         """The network with every weight off by 2⁻⁵⁰ relatively, so that toward·f'(x; d) grows."""
-        forward = [[arb(c) for c in d]]
+        forward, slopes = [[arb(c) for c in d]], list[list[arb]]()
         values, _ = self.run(x)
-        slopes = []
-        for k in range(len(self.weights)):
-            v = [_dot(row, forward[-1]) for row in self.weights[k]]
-            if k == len(self.weights) - 1:
-                break
-            here = [self._at(name, p, values[k][n], v[n])[1] for n, (name, p) in enumerate(self.neurons[k])]
-            slopes.append(here)
-            forward.append([s * c for s, c in zip(here, v, strict=True)])
-        back = list(toward)
-        weights = []
-        for k in range(len(self.weights) - 1, -1, -1):
+        for rows, here, neurons in zip(self.weights, values, self.neurons):
+            v = [_dot(row, forward[-1]) for row in rows]
+            slopes.append([self._at(*one, at, along)[1] for one, at, along in zip(neurons, here, v, strict=True)])
+            forward.append([s * c for s, c in zip(slopes[-1], v, strict=True)])
+        back, weights = list(toward), list[Rows]()
+        for k in reversed(range(len(self.weights))):
+            z, before = forward[k], [arb(0)] * len(forward[k])
             rows = self.weights[k]
-            weights.append(
-                tuple(
-                    tuple((j, w * (1 + _lean(back[i] * forward[k][j] * w) * arb(2) ** -50)) for j, w in row)
-                    for i, row in enumerate(rows)
-                )
-            )
-            before = [arb(0)] * len(forward[k])
-            for i, row in enumerate(rows):
+            off = [[1 + _lean(b * z[j] * w) * arb(2) ** -50 for j, w in row] for b, row in zip(back, rows, strict=True)]
+            weights.insert(0, tuple(tuple((j, w * e) for (j, w), e in zip(*pair)) for pair in zip(rows, off)))
+            for b, row in zip(back, rows, strict=True):
                 for j, w in row:
-                    before[j] = before[j] + w * back[i]
+                    before[j] = before[j] + w * b
             back = [c * s for c, s in zip(before, slopes[k - 1], strict=True)] if k else before
-        return Model(tuple(weights[::-1]), self.biases, self.neurons, self.inputs)
+        return Model(tuple(weights), self.biases, self.neurons, self.inputs)
 
 
 def _lean(x: arb) -> int:
@@ -243,21 +232,12 @@ def _exponent(x: arb) -> int:
 def norm_is_below(matrix: Sequence[Sequence[arb]], value: float) -> bool:
     """Whether ‖J‖₂ < value is proved: value² - JJᵀ (or JᵀJ) has positive pivots."""
     with precision(1024):
-        return _below(matrix, value)
-
-
-def _below(matrix: Sequence[Sequence[arb]], value: float) -> bool:
-    rows = list(matrix) if len(matrix) <= len(matrix[0]) else [list(c) for c in zip(*matrix, strict=True)]
-    n = len(rows)
-    square = arb(rational(value)) ** 2
-    a = [
-        [(square if i == j else arb(0)) - sum((p * q for p, q in zip(rows[i], rows[j])), arb(0)) for j in range(n)]
-        for i in range(n)
-    ]
-    for k in range(n):
-        if not a[k][k] > 0:
-            return False
-        for i in range(k + 1, n):
-            factor = a[i][k] / a[k][k]
-            a[i] = [p - factor * q for p, q in zip(a[i], a[k])]
-    return True
+        J = np.array(matrix, dtype=object)
+        J = J if len(J) <= J.shape[1] else J.T
+        a = -(J @ J.T)
+        a[np.diag_indices(len(a))] += arb(rational(value)) ** 2
+        for k in range(len(a)):
+            if not a[k, k] > 0:
+                return False
+            a[k + 1 :] = a[k + 1 :] - np.outer(a[k + 1 :, k] / a[k, k], a[k])
+        return True

@@ -14,19 +14,15 @@ import lipcert as lc
 from lipcert.answers.radius import CertifiedRadius, RadiusProof
 from lipcert.audit import engine, second_order
 from lipcert.audit.answers import Whole
-from lipcert.audit.balls import balls, largest_eigenvalue
 from lipcert.audit.engine import centre_values
 from lipcert.audit.second_order import secants
 from lipcert.definitions.functions import precision
 from lipcert.definitions.rows import function
-from lipcert.errors import ProofFailed
 from lipcert.kernel.quadratic_form import QuadraticHints
 from lipcert.methods.second_order import _Objective
 from lipcert.model.activations import Activation
-from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 from lipcert.model.regions import Ball
-from lipcert.questions import verify as questions
 from lipcert.questions.prove_outputs import prove_outputs
 from networks import NAMED_ROWS, named, random_network, spread
 from second_opinion import refused
@@ -95,10 +91,7 @@ def nearest(network: Network, found: CertifiedRadius) -> float:
     ("activation", "way"),
     spread(2, named("relu", "elu"), named("pieces", "first order", "whole network", "second order")),
 )
-def test_false_claims_are_refused_by_the_second_opinion_alone(
-    activation: str, way: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(questions, "recheck_radius", lambda network, claim: None)
+def test_false_claims_are_refused_by_the_second_opinion_alone(activation: str, way: str) -> None:
     network = network_of(activation)
     found = lc.certified_radius(network, POINT, **WAYS[way])
     lc.verify(network, found, exact=True)
@@ -126,19 +119,16 @@ def curved() -> tuple[Network, CertifiedRadius]:
     return network, found
 
 
-def test_second_order_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(questions, "recheck_radius", lambda network, claim: None)
+def test_second_order_is_needed() -> None:
     network, found = curved()
     proof = proof_of(found)
     assert lc.verify(network, found, exact=True) == found.radius
     for rows in ((), proof.rows[1:], tuple(replace(one, mu=0.5 * one.mu) for one in quadratic(proof))):
-        with pytest.raises(ProofFailed):
-            lc.verify(network, replace(found, proof=replace(proof, rows=rows)), exact=True)
+        assert refused(network, replace(found, proof=replace(proof, rows=rows)))
 
 
-def test_no_hints_to_second_order_prove_what_is_false(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_hints_to_second_order_prove_what_is_false() -> None:
     """Multipliers, μ and what is hoped for are hints: none of them proves a ball with an input of another class."""
-    monkeypatch.setattr(questions, "recheck_radius", lambda network, claim: None)
     network, found = curved()
     far = widened(found, 1.0001 * nearest(network, found))
     proof, rng = proof_of(far), np.random.default_rng(0)
@@ -148,15 +138,12 @@ def test_no_hints_to_second_order_prove_what_is_false(monkeypatch: pytest.Monkey
             told = tuple(T * rng.choice([0.0, 1e-3, 1.0, 30.0, -1.0, np.nan]) for T in one.multipliers or ())
             bends = tuple(np.asarray(b) * rng.choice([0.0, 0.5, 1.0, -1.0]) for b in one.bends)
             pairs.append(replace(one, multipliers=told, bends=bends, mu=one.mu * float(rng.choice([0.3, 1.0, 9.0]))))
-        with pytest.raises(ProofFailed):
-            lc.verify(network, replace(far, proof=replace(proof, rows=tuple(pairs))), exact=True)
+        assert refused(network, replace(far, proof=replace(proof, rows=tuple(pairs))))
     short = tuple(replace(one, multipliers=()) for one in quadratic(proof))
-    with pytest.raises(ProofFailed, match="do not fit"):
-        lc.verify(network, replace(found, proof=replace(proof_of(found), rows=short)), exact=True)
+    assert refused(network, replace(found, proof=replace(proof_of(found), rows=short)))
 
 
-def test_a_leaf_that_is_lost_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(questions, "recheck_radius", lambda network, claim: None)
+def test_a_leaf_that_is_lost_is_missed() -> None:
     network = network_of("relu")
     found = lc.certified_radius(network, POINT, pairwise=False, **WAYS["pieces"])
     proof = proof_of(found)
@@ -165,8 +152,7 @@ def test_a_leaf_that_is_lost_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:
     columns = ("layer", "index", "value", "child")
     shorter = replace(proof.tree, **{name: getattr(proof.tree, name)[:-1] for name in columns})
     for tree in (shorter, None):
-        with pytest.raises(ProofFailed):
-            lc.verify(network, replace(found, proof=replace(proof, tree=tree)), exact=True)
+        assert refused(network, replace(found, proof=replace(proof, tree=tree)))
 
 
 @pytest.mark.parametrize("row", spread(2, NAMED_ROWS))
@@ -210,14 +196,3 @@ def test_what_parabolas_say_is_above_what_is_sampled(clip: Any) -> None:
             above = float(second_order.by_parabolas(place, whole.last.spreads, hints))
             assert most <= above < 30.0
             assert above <= relaxation.above(hints) + 1e-6
-
-
-def test_the_largest_eigenvalue_of_a_signed_matrix() -> None:
-    rng = np.random.default_rng(0)
-    with precision(128):
-        for trial in range(12):
-            half: Array = rng.standard_normal((5, 5))
-            matrix = half + half.T - (20.0 * np.eye(5) if trial % 3 == 0 else 0.0)
-            top = max(float(np.linalg.eigvalsh(matrix)[-1]), 0.0)
-            found = float(largest_eigenvalue(balls(matrix)))
-            assert top * (1.0 - 1e-14) <= found <= top + 1e-8

@@ -121,7 +121,7 @@ def test_norms_of_matrices_are_those_at_corners() -> None:
     cube = np.array(list(itertools.product((-1.0, 1.0), repeat=4)))
     with precision(128):
         for name, order in (("l1", 1), ("l2", 2), ("linf", np.inf)):
-            found = float(induced_norm(balls(matrix), Norms(lc.LInf(), NORMS[name]())))
+            found = float(induced_norm((balls(matrix), balls(matrix)), Norms(lc.LInf(), NORMS[name]())))
             assert found == pytest.approx(np.linalg.norm(cube @ matrix.T, order, axis=1).max(), rel=1e-12)
             S = matrix @ matrix.T
             ellipsoid = float(ellipsoid_norm(balls(0.5 * (S + S.T)), NORMS[name]()))

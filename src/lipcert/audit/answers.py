@@ -35,7 +35,7 @@ from lipcert.audit.balls import (
     positive_definite,
     require,
     root,
-    size,
+    sizes_within,
     unbounded,
     upper,
     upward,
@@ -290,7 +290,7 @@ class _Sensitivity:
         if not self.open:
             return
         ranges = zip(self.model[:-1], common(self.wholes), strict=True)
-        sizes = size(engine.jacobian(self.model, [layer.slopes(ends) for layer, ends in ranges]))
+        sizes = sizes_within(engine.jacobian(self.model, [layer.slopes(ends) for layer, ends in ranges]))
         self._close([_block(sizes, *pair) for *pair, _ in self.open])
         for whole in self.wholes:
             if self.open:

@@ -261,12 +261,18 @@ def ellipsoid_norm(S: Balls, output: Norm) -> arb:
     return smaller(upper(np.abs(S).sum()), top.upper()).sqrt().upper()
 
 
-def induced_norm(A: Balls, norms: Norms) -> arb:
-    """At least the norm of every matrix in the balls, between the norms at its two ends (without units)."""
+def sizes_within(interval: Interval) -> Balls:
+    """At least the sizes of what lies between two ends; those of a ball around it are 2⁻³⁰ larger."""
+    return larger(size(interval[0]), size(interval[1]))
+
+
+def induced_norm(ends: Interval, norms: Norms) -> arb:
+    """At least the norm of every matrix within ends, between the norms at its own two ends (without units)."""
     p, q = norms.pair
-    if (p, q) == ("l2", "l1") or ((p, q) == ("linf", "l1") and len(A) < A.shape[1]):
-        return induced_norm(A.T, Norms(NORMS[norms.output.dual](), NORMS[norms.input.dual]()))
-    sizes = size(A)
+    if (p, q) == ("l2", "l1") or ((p, q) == ("linf", "l1") and len(ends[0]) < ends[0].shape[1]):
+        turned = ends[0].T, ends[1].T
+        return induced_norm(turned, Norms(NORMS[norms.output.dual](), NORMS[norms.input.dual]()))
+    A, sizes = hull(*ends), sizes_within(ends)
     if p == "l1":  # the largest column
         return largest(vector_norms(sizes.T, q))
     if q == "linf":  # the largest row, in the dual norm

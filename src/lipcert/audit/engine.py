@@ -26,7 +26,6 @@ from lipcert.audit.balls import (
     ellipsoid_norm,
     floats,
     hinted,
-    hull,
     image,
     induced_norm,
     is_finite,
@@ -44,6 +43,7 @@ from lipcert.audit.balls import (
     require,
     root,
     size,
+    sizes_within,
     smaller,
     solve,
     spectral,
@@ -468,8 +468,7 @@ class Trace:
 
     def seen(self, index: int) -> Balls:
         """At least the size of what enters a layer."""
-        low, high = self._ends(index)
-        return larger(size(low), size(high))
+        return sizes_within(self._ends(index))
 
     def above(self, index: int, rows: Balls, extra: Sequence[Balls] = ()) -> Balls:
         """At least max of rows·z, z what enters the layer ``index``; ``extra`` adds multiples of earlier v.
@@ -502,7 +501,7 @@ class Trace:
 
     def entries(self) -> Balls:
         """At least the size of each entry of the Jacobian, (outputs, inputs)."""
-        return size(jacobian(self.model, self.slopes))
+        return sizes_within(jacobian(self.model, self.slopes))
 
     def outputs(self, rows: Balls) -> Balls:
         """At least max of rows·v_N."""
@@ -660,11 +659,11 @@ def gain(norms: Norms, start: Any, count: int) -> arb:
     return norm(inverse) if norms.input.name == "linf" else largest(upper(inverse))
 
 
-def jacobian(model: Model, slopes: Sequence[Interval]) -> Balls:
-    """Balls around every entry of W_N D_{N-1} … D_1 W_1, a row per output, by interval arithmetic from both ends."""
+def jacobian(model: Model, slopes: Sequence[Interval]) -> Interval:
+    """Ends of every entry of W_N D_{N-1} … D_1 W_1, a row per output, by interval arithmetic from both ends."""
     weights = [layer.weight for layer in model]
     forth, back = _multiplied(weights, slopes), _multiplied([weight.T for weight in weights[::-1]], slopes[::-1])
-    return hull(*both(forth, (back[0].T, back[1].T)))
+    return both(forth, (back[0].T, back[1].T))
 
 
 def _multiplied(weights: Sequence[Balls], slopes: Sequence[Interval]) -> Interval:
@@ -674,7 +673,7 @@ def _multiplied(weights: Sequence[Balls], slopes: Sequence[Interval]) -> Interva
         ends = [x * s[:, None] for x in (low, high) for s in (alpha, beta)]
         low, high = smaller.reduce([lower(x) for x in ends]), larger.reduce([upper(x) for x in ends])
         middle = mid(weight)
-        up, down, lost = positive(middle), -positive(-middle), dot(rad(weight), larger(size(low), size(high)))
+        up, down, lost = positive(middle), -positive(-middle), dot(rad(weight), sizes_within((low, high)))
         low, high = (
             lower(dot(up, low) + dot(down, high) - lost),
             upper(dot(up, high) + dot(down, low) + lost),
@@ -708,7 +707,7 @@ class Entries:
     def induced(self, norms: Norms) -> arb:
         """The same of all of it, between other norms."""
         sides = ellipsoid_norm(self.A, norms.output), ellipsoid_norm(at_least(self.E), NORMS[norms.input.dual]())
-        return (induced_norm(self.U, norms) + sides[0] * sides[1]).upper()
+        return (induced_norm((self.U, self.U), norms) + sides[0] * sides[1]).upper()
 
     def _settle(self) -> None:
         """U without radii; they go to A and E."""

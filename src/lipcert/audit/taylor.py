@@ -27,10 +27,10 @@ from lipcert.audit.balls import (
     corners,
     floats,
     induced_norm,
-    larger,
     largest,
     lower,
     size,
+    sizes_within,
     upper,
 )
 from lipcert.audit.engine import Inputs, Layer, Model
@@ -199,7 +199,7 @@ class Expansion:
         rest = _up(rest + _EPS * sizes.sum(axis=0)[:moving])
         if norms.plain:
             return ball(norms_above(values).max()) + ball(norms_above(rest[None])[0])
-        every = [induced_norm(balls(one).T, norms) for one in (*values, rest)]
+        every = [induced_norm((balls(one).T, balls(one).T), norms) for one in (*values, rest)]
         return (largest(np.array(every[:-1])) + every[-1]).upper()
 
     def ends(self) -> Interval:
@@ -216,8 +216,7 @@ class Expansion:
 
     def entries(self) -> Balls:
         """At least the size of each entry of the Jacobian, (outputs, inputs)."""
-        low, high = self.J.ends()
-        return upper(larger(size(low), size(high)) / balls(self.half)[:, None]).T
+        return upper(sizes_within(self.J.ends()) / balls(self.half)[:, None]).T
 
 
 def _activated(layer: Layer, v: Taylor, interval: Interval) -> tuple[Taylor, Taylor]:
