@@ -202,10 +202,11 @@ _ROWS = ("relu", "tanh", "silu", "elu", "sin", "hardtanh", "hardswish", "gelu", 
 
 
 def case(rng: np.random.Generator, **most: int) -> tuple[lc.Network, Region]:
-    """A network in natural or other units, perhaps sparse, and a region of natural or any other size."""
-    row = some(rng, *_ROWS, leaky(-1.0)) if rng.random() < 0.6 else leaky(tilted(rng))
-    net = plain(rng, sizes(rng, **most), row)
-    net = sparsely(net) if rng.random() < 0.1 else net
-    net = rescaled(net, rng, int(some(rng, 100, 600))) if rng.random() < 0.6 else net
-    size = float(some(rng, 1.0, 1.0, 1.0, 1e-9, 1e6, extreme(rng, -600, 200)))
-    return net, region(rng, net.inputs, size)
+    """A network and a region, both of natural size or in units of any size; some networks are sparse."""
+    if rng.random() < 0.4:
+        size = int(rng.integers(1, 3)), 3, 2, int(rng.integers(1, 3))
+        net = rescaled(plain(rng, size, leaky(tilted(rng))), rng, 600)
+        return net, region(rng, net.inputs, float(some(rng, 1.0, extreme(rng, -600, 300))))
+    net = plain(rng, sizes(rng, **most), some(rng, *_ROWS, leaky(-1.0)))
+    net = sparsely(net) if rng.random() < 0.2 else rescaled(net, rng, 100)
+    return net, region(rng, net.inputs, float(some(rng, 1.0, 1.0, 1.0, 1e-9, 1e6, extreme(rng, -1000, 10))))

@@ -47,8 +47,8 @@ _EXTRA, _CURVED = 60, 8
 """So many cuts beyond those of the tree, and one for every leaf; or so many for every leaf, with Taylor models."""
 _FEW, _FEW_INPUTS = 4, 16
 """With few open neurons, or many inputs, a neuron is cut rather than the box."""
-_SKIPPED = 3
-"""Of the nodes that the tree cuts, those of every third depth are looked at: their intervals serve what is below."""
+_SKIPPED = 6
+"""Of the nodes that the tree cuts, those of every sixth depth are looked at: their intervals serve what is below."""
 
 Say = Callable[[str], None]
 
