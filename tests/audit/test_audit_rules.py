@@ -14,14 +14,16 @@ from flint import arb
 import lipcert as lc
 from lipcert.audit.balls import balls, dot, ellipsoid_norm, induced_norm, spectral
 from lipcert.audit.engine import advance, inputs_of, read
-from lipcert.audit.taylor import Expansion
-from lipcert.definitions.functions import Function, View, precision
+from lipcert.audit.taylor import Expansion, remainders
+from lipcert.definitions.functions import Function, View, ball, precision
+from lipcert.definitions.rows import function
 from lipcert.kernel.fourier import by_channel, prove_symbols
 from lipcert.kernel.hints import Hints
+from lipcert.model.activations import Activation
 from lipcert.model.norms import NORMS, PLAIN, Norms
 from lipcert.model.regions import Region
 from lipcert.questions import verify as questions
-from networks import random_network
+from networks import ROW_LABELS, ROWS, random_network
 from second_opinion import refused
 
 SCALE = (0.5, 2.0, 1.0, 3.0)
@@ -161,6 +163,27 @@ def test_taylor_models_hold_values_and_jacobians(activation: str) -> None:
     assert worst <= bound
     assert activation == "relu" or bound < 1.2 * worst
     assert isinstance(read(network)[0].functions[0], Function)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=ROW_LABELS)
+def test_remainders_hold_and_are_sharp(row: Activation) -> None:
+    """How far φ and φ' are from cubics, at points of intervals of all lengths; half of it is not enough."""
+    rng, x = np.random.default_rng(0), np.linspace(-1.0, 1.0, 33)
+    ratios = []
+    with precision(128):
+        f = function(row.name, tuple(float(np.ravel(p)[0]) for p in row.parameters))
+        for _ in range(8):
+            m, h = rng.normal(0.0, 2.0, 1), 10.0 ** rng.uniform(-4.0, 0.3, 1)
+            fits = [np.polyfit(h * x, y, 3)[::-1] for y in (row.value(m + h * x), row.slope(m + h * x))]
+            found = remainders(f, m, h, np.stack(fits)[:, :, None])[:, 0]
+            for at in x:
+                v = ball(m[0]) + ball(h[0]) * ball(at)
+                value, (low, high) = f.value(v.mid()), f.on(v.lower(), v.upper()).slopes()
+                p, q = (sum((ball(c) * (v - ball(m[0])) ** k for k, c in enumerate(fit)), arb(0)) for fit in fits)
+                far = abs(value - p), min(abs(low - q), abs(high - q), key=float)
+                assert all(float(x) <= bound + 1e-14 for x, bound in zip(far, found, strict=True))
+                ratios += [float(far[0]) / found[0]] if found[0] > 1e-8 else []
+    assert not ratios or max(ratios) > 0.5
 
 
 def test_one_multiplier_for_each_channel(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -295,8 +295,8 @@ class _Sensitivity:
         for whole in self.wholes:
             if self.open:
                 with suppress(ProofFailed):  # then another way counts, or none
-                    found = whole.last.around_nominal()
-                    self._close([found.block(*pair) for *pair, _ in self.open])
+                    sizes = known_smaller(sizes, whole.last.around_nominal().sizes())
+                self._close([_block(sizes, *pair) for *pair, _ in self.open])
         for proof in cuts:
             if self.open:
                 if self.inputs is None or not 0 <= proof.base < len(self.wholes):

@@ -699,13 +699,13 @@ class Entries:
             self.U, self.A = dot(layer.weight, self.U), image(layer.weight, self.A)
             self._settle()
 
-    def block(self, rows: Sequence[int], columns: Sequence[int]) -> arb:
-        """At least the norm of a block: ‖U‖ + sqrt(λmax(A) λmax(E)) there."""
-        tops = [largest_eigenvalue(at_least(M[np.ix_(k, k)])) for M, k in ((self.A, rows), (self.E, columns))]
-        return (spectral(self.U[np.ix_(rows, columns)]) + (tops[0] * tops[1]).sqrt()).upper()
+    def sizes(self) -> Balls:
+        """At least the size of every entry: |U_ij| + sqrt(A_ii E_jj)."""
+        reach = root(np.multiply.outer(np.diagonal(self.A), np.diagonal(at_least(self.E))))
+        return upper(size(self.U) + reach)
 
     def induced(self, norms: Norms) -> arb:
-        """The same of all of it, between other norms."""
+        """At least the norm of it: ‖U‖ + sqrt(A) sqrt(E), each in the norm of its end."""
         sides = ellipsoid_norm(self.A, norms.output), ellipsoid_norm(at_least(self.E), NORMS[norms.input.dual]())
         return (induced_norm((self.U, self.U), norms) + sides[0] * sides[1]).upper()
 

@@ -233,7 +233,7 @@ def _activated(layer: Layer, v: Taylor, interval: Interval) -> tuple[Taylor, Tay
     rests = np.zeros((2, len(middle)))
     for f in {id(f): f for f in layer.functions}.values():
         some = np.array([one is f for one in layer.functions])
-        rests[:, some] = _remainders(f, middle[some], half[some], found[:, :, some])
+        rests[:, some] = remainders(f, middle[some], half[some], found[:, :, some])
     for k in np.flatnonzero(~np.isfinite(rests).all(axis=0)):  # a line, by the range of slopes
         f, m, h = layer.functions[k], ball(middle[k]), ball(half[k])
         alpha, beta = f.on((m - h).lower(), (m + h).upper()).slopes()
@@ -255,7 +255,7 @@ _WIDTH, _ORDER, _LEAST_CELLS, _MOST_CELLS = 0.125, 12, 8, 64
 _BINOMIAL = np.array([[float(math.comb(j, k)) for j in range(_ORDER + 1)] for k in range(5)])
 
 
-def _remainders(f: Function, middle: Array, half: Array, polynomials: Array) -> Array:
+def remainders(f: Function, middle: Array, half: Array, polynomials: Array) -> Array:
     """At least |φ - p| and |φ' - q| on middle ± half for (p, q) in v - middle, (2, 4, n); nan where nothing is known.
 
     Cell by cell c ± w. Where a mark is on a cell, the formulas of both sides count on all of it.
