@@ -13,6 +13,7 @@ polynomials (:func:`remainder`), and ∂z/∂δ_j = φ'(v)·∂v/∂δ_j.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -58,31 +59,29 @@ from lipcert.kernel.hints import Curved
 from lipcert.model.arrays import Array
 
 Wanted = tuple[int, arb, Sequence[arb]]
-_SHARES, _SHRINK = 60, 0.8
-"""Cells on each side of a point, and how the distances of their ends shrink towards it."""
+_SHARES = 96
+"""Cells on each side of a point."""
 _HALVINGS = 16
 _FAR = 2**20
 """A side is cut into cells if it is so many times longer than the point is uncertain."""
 
 
-def remainder(
-    view: View, about: arb, wanted: Sequence[Wanted], cells: int = 1, sharp: bool = False
-) -> list[tuple[arb, arb]]:
+def remainder(view: View, about: arb, wanted: Sequence[Wanted]) -> list[tuple[arb, arb]]:
     """Numbers between which scale·φ(v) - p(v - about) lies on the interval, for each (0, scale, coefficients of p).
 
     With (1, …) the same of φ'. On a cell of half width w around m the difference is a series Σ g_k (v - m)^k whose last
     coefficient is one of all of the cell; its quadratic part is largest at an end or at its vertex, and the other terms
-    are at most |g_k| w^k. If it has to be ``sharp``, cells where these terms matter are halved.
+    are at most |g_k| w^k. Cells where these terms matter are halved.
     """
     if not view.arcs:
         return [(arb.neg_inf(), arb.pos_inf())] * len(wanted)
     todo, found, inner = [], [], list[list[arb]]()
     for arc in view.arcs:
         width = arc.stop - arc.start
-        share = max(1, math.ceil(cells * float(width / (view.high - view.low)))) if view.low < view.high else 1
+        share = max(1, math.ceil(CELLS * float(width / (view.high - view.low)))) if view.low < view.high else 1
         marks = [arc.start + width * k / share for k in range(share + 1)]
         todo += [(arc.formula, *ends) for ends in pairwise(marks)]
-    for left in range(_HALVINGS if sharp else 0, -1, -1):
+    for left in range(_HALVINGS, -1, -1):
         seen = [(cell, _on_cell(*cell, about, wanted)) for cell in todo]
         inner += [[end - 2 * rest for end, rest in ends] for _, ends in seen]
         reached = [most([x.lower() for x in column]) for column in zip(*inner, strict=True)]
@@ -132,29 +131,27 @@ def _peak(a: arb, b: arb, c: arb, w: arb) -> arb:
 def secants(f: Function, low: arb, high: arb, center: arb, error: arb) -> tuple[arb, arb]:
     """Bounds of (φ(v) - φ(c))/(v - c) for all v of an interval and |c - center| ≤ error; all are numbers.
 
-    On a cell at a distance of at least t a secant of the centre is at most s + max |φ - φ(center) - s·(v - center)|/t.
-    One of c is (N + x)/(D + y), N/D one of the centre, |x| ≤ size·error, |y| ≤ error.
+    It is the mean of φ' between c and v. With the range of φ' on each cell of a side, such a mean lies between those at
+    the ends of v's cell; and c moves the weight of the first cell only, in which a mean is monotone.
     """
     low, high = least([low, (center - error).lower()]), most([high, (center + error).upper()])
     alpha, beta = f.on(low, high).slopes()
-    if alpha == beta:  # a straight line
+    if alpha == beta:
         return alpha, beta
-    value, size, found = f.value(center), most([abs(alpha).upper(), abs(beta).upper()]), list[arb]()
-    for end, sign in ((low, -1), (high, 1)):
-        fine = bool(abs(end - center) > _FAR * error)
-        shares = [arb(_SHRINK) ** k for k in range(_SHARES - 1, 0, -1)] if fine else []
-        points = [*((center + (end - center) * share).mid() for share in shares), end]
-        found += f.on(*sorted([points[0], (center - sign * error).mid()], key=float)).slopes()
-        for one, two in pairwise(points):
-            away, view = abs(one - center).lower(), f.on(*sorted([one, two], key=float))
-            seen = [((f.value(v) - value) / (v - center)).mid() for v in (one, ((one + two) / 2).mid(), two)]
-            ends = least(seen), most(seen)
-            wanted: list[Wanted] = [(0, arb(sign), [sign * value, sign * s]) for s in ends]
-            (below, _), (_, above) = remainder(view, center, wanted)
-            ends = least([ends[0], (ends[0] + below / away).lower()]), most([ends[1], (ends[1] + above / away).upper()])
-            room = 2 * (size + most([abs(x).upper() for x in ends])) * error / away
-            found += [(ends[0] - room).lower(), (ends[1] + room).upper()]
-    return most([alpha, least(found)]), least([beta, most(found)])
+    lows, highs = list[arb](), list[arb]()
+    for end, start in ((low, (center + error).upper()), (high, (center - error).lower())):
+        fine = abs(end - center) > _FAR * error
+        marks = [(center + (end - center) * k / _SHARES).mid() for k in range(1, _SHARES) if fine] + [end]
+        ranges = [f.on(*sorted(cell, key=float)).slopes() for cell in pairwise([start, *marks])]
+        if not fine:
+            lows, highs = [*lows, ranges[0][0]], [*highs, ranges[0][1]]
+            continue
+        for c in (center - error, center + error):
+            widths = [abs(two - one) for one, two in pairwise([c, *marks])]
+            for found, slopes in zip((lows, highs), zip(*ranges, strict=True), strict=True):
+                sums = itertools.accumulate(s * w for s, w in zip(slopes, widths, strict=True))
+                found += [total / abs(mark - c) for total, mark in zip(sums, marks, strict=True)]
+    return most([alpha, least([x.lower() for x in lows])]), least([beta, most([x.upper() for x in highs])])
 
 
 _LARGEST = 400
@@ -228,7 +225,7 @@ def by_parabolas(place: Place, spreads: Sequence[Balls], hints: Any) -> arb:
             else:  # |(v - c)² - (v - ĉ)²| ≤ (2|v - ĉ| + e)e where |c - ĉ| ≤ e
                 far = larger(abs(view.low - c).upper(), abs(view.high - c).upper())
                 told = [g[k] * c, g[k], bends[k] / 2]
-                ((_, height),) = remainder(view, c, [(0, row[k], told)], CELLS, sharp=True)
+                ((_, height),) = remainder(view, c, [(0, row[k], told)])
                 total += height + abs(bends[k]) * (2 * far + error) * error / 2
         total += (g * layer.bias).sum()
         every.insert(0, bends)
@@ -411,5 +408,5 @@ def _fit_error(f: Function, center: arb, error: arb, far: arb, sigma: arb, tau: 
     """At least |φ'(c + Δ) - σ - τΔ - ½ψΔ²| for |Δ| ≤ far and |c - center| ≤ error."""
     extent = (far + error).upper()
     view = f.on((center - extent).lower(), (center + extent).upper())
-    ((low, high),) = remainder(view, center, [(1, arb(1), [sigma, tau, psi / 2])], CELLS, sharp=True)
+    ((low, high),) = remainder(view, center, [(1, arb(1), [sigma, tau, psi / 2])])
     return (larger(-low, high) + (abs(tau) + abs(psi) * (extent + error)) * error).upper()
