@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from attack.importers import PIECES, onnx_model
 from fuzz_bytes import NUMBERS, TEXTS, mangled
 from onnx_graphs import model_of, node, single
 
@@ -38,25 +39,6 @@ MOVES: list[Node] = [
     ("ReduceMean", "f", "h", {"axes": [1]}),
     ("Expand", "h m", "o", {}),
     ("Sigmoid", "o", "y", {}),
-]
-ROWS: list[Node] = [
-    ("Selu", "x", "a", {}),
-    ("HardSigmoid", "a", "c", {"alpha": 0.3}),
-    ("LeakyRelu", "c", "d", {}),
-    ("Celu", "d", "e", {"alpha": 2.0}),
-    ("PRelu", "e slope", "f", {}),
-    ("Softplus", "f", "g", {}),
-    ("Sum", "g x k", "h", {}),
-    ("Min", "h k", "i", {}),
-    ("Div", "i k", "j", {}),
-    ("Abs", "j", "l", {}),
-    ("Cast", "l", "m", {"to": 11}),
-    ("Cast", "m", "n", {"to": 1}),
-    ("Dropout", "n", "o mask", {}),
-    ("Sigmoid", "o", "p", {}),
-    ("Mul", "o p", "q", {}),
-    ("ReduceMax", "q", "r", {"axes": [1], "keepdims": 1}),
-    ("Concat", "q r", "y", {"axis": 1}),
 ]
 MADE: list[Node] = [
     ("Range", "zero three one", "a", {}),
@@ -97,9 +79,9 @@ def onnx_seeds() -> list[bytes]:
     models = [
         _model(_nodes(IMAGE), [1, 1, 4, 4], image),
         _model(_nodes(MOVES), [1, 2, 3], moves),
-        _model(_nodes(ROWS), [1, 3], {"slope": [0.5], "k": [1.0, 2.0, 3.0]}),
         _model(_nodes(MADE), [1, 3], made),
         function,
+        *(onnx_model(piece, 0) for piece in PIECES),
     ]
     return [bytes(model.SerializeToString()) for model in models]
 

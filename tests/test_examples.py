@@ -68,15 +68,10 @@ def test_controller(capsys: pytest.CaptureFixture[str]) -> None:
     assert "is enough" in text
 
 
-def check_classifier(text: str, count: int) -> None:
-    images = rows(text, r" +\d+ +\d+ +\d+\.")
-    assert len(images) == count
-    for _, _, proved, plain, broken, _ in images:
-        assert plain <= proved <= broken
-
-
 def test_classifier(capsys: pytest.CaptureFixture[str]) -> None:
-    check_classifier(printed_here("classifier.py", capsys, "sklearn", IMAGES=2), 2)
+    images = rows(printed_here("classifier.py", capsys, "sklearn", IMAGES=2), r" +\d+ +\d+ +\d+\.")
+    assert len(images) == 2
+    assert all(plain <= proved <= broken for _, _, proved, plain, broken, _ in images)
 
 
 @pytest.mark.slow
@@ -121,11 +116,7 @@ def test_own_method() -> None:
 
 
 def test_training(capsys: pytest.CaptureFixture[str]) -> None:
-    check_training(printed_here("training.py", capsys, "torch", "sklearn", IMAGES=2))
-
-
-def check_training(text: str) -> None:
-    epochs = rows(text, r" +\d ")
+    epochs = rows(printed_here("training.py", capsys, "torch", "sklearn", IMAGES=2), r" +\d ")
     assert [row[0] for row in epochs] == [1, 2, 3, 4, 5] * 2
     free, penalised = epochs[4], epochs[9]
     assert penalised[2] < free[2]

@@ -7,7 +7,6 @@ import warnings
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
@@ -116,19 +115,6 @@ def test_images_keep_their_shape() -> None:
     assert net.digest == NET.digest
     assert net.slice(0, 1).input_shape == (1, 2, 2)
     assert net.slice(1, 2).input_shape is None
-
-
-def test_what_is_no_region_or_network_is_named() -> None:
-    from lipcert.questions.compare import compare
-
-    anything: Any = 3
-    with pytest.raises(lc.InvalidInput, match="region must be a Ball"):
-        compare(NET, anything)
-    for ask in (compare, lc.certify, lc.lower_bound, lc.reach, lc.sensitivity):
-        with pytest.raises(lc.InvalidInput, match="network must be"):
-            ask(anything, lc.Ball(CENTER, 0.1))
-    with pytest.raises(lc.InvalidInput, match="network must be"):
-        lc.sweep(anything, lc.Ball(CENTER, 0.1), [0.1])
 
 
 def test_one_number_stands_for_all_coordinates() -> None:

@@ -128,7 +128,7 @@ def _shown(kind: str, **attributes: Any) -> Callable[[], Piece]:
 
 
 _KINDS = ("Relu", "LeakyRelu", "Selu", "HardSigmoid", "Softplus", "Softsign", "Mish", "Round", "Sign", "Sigmoid", "Abs")
-_PIECES: Mapping[str, Callable[[], Piece]] = {
+PIECES: Mapping[str, Callable[[], Piece]] = {
     **{kind: _one(kind) for kind in (*_KINDS, "Tanh", "Neg", "Atan", "Sin", "Cos", "Erf", "Floor", "HardSwish")},
     "LeakyRelu given": _one("LeakyRelu", alpha=0.1),
     "Elu": _one("Elu", alpha=0.7),
@@ -161,7 +161,7 @@ def onnx_model(piece: str, seed: int) -> Any:
     rng = np.random.default_rng(seed)
     shapes: dict[str, Any] = {"W": (3, 4), "b": 4, "V": (4, 2), "scale": 4, "shift": 4, "mean": 4}
     constants: dict[str, Any] = {name: rng.standard_normal(shape) for name, shape in shapes.items()}
-    nodes, more = _PIECES[piece]()
+    nodes, more = PIECES[piece]()
     constants |= {"var": 1e-5 * rng.random(4), "low": -0.5, "high": 0.75, **more}
     ends = node("MatMul", "x W", "h0"), node("Add", "h0 b", "h"), node("MatMul", "z V", "y")
     return model_of([*ends[:2], *nodes, ends[2]], constants, kind=DOUBLE, opset=18)
@@ -171,7 +171,7 @@ def onnx(rng: np.random.Generator, log: Log) -> None:
     """One model."""
     from onnx.reference import ReferenceEvaluator
 
-    piece, seed = some(rng, *_PIECES), int(rng.integers(2**31))
+    piece, seed = some(rng, *PIECES), int(rng.integers(2**31))
     net = log.ask(f"lc.load(onnx_model({piece!r}, {seed}))", onnx_model=onnx_model)
     if net is None:
         return
