@@ -34,6 +34,13 @@ def trained() -> tuple[lc.Network, Array, Array]:
     return network, x[test], y[test]
 
 
+def by_the_rule(network: lc.Network, x: Array, margin: float) -> float:
+    """The largest min(ε, margin/(√2·L(ε))) on a grid of ε, where L(ε) bounds the whole network over the ball."""
+    balls = [lc.Ball(x, radius, clip=(0, 1)) for radius in np.geomspace(0.01, 4.0, 40)]
+    bounds = [one.bound for one in lc.certify_many(network, balls)]
+    return max(min(float(ball.radius), margin / (2.0**0.5 * L)) for ball, L in zip(balls, bounds, strict=True))
+
+
 def main() -> None:
     network, x, y = trained()
     right = network(x).argmax(axis=1) == y
@@ -42,12 +49,12 @@ def main() -> None:
     proved, plain = [], []
     for image in np.flatnonzero(right)[:IMAGES]:
         safe = lc.certified_radius(network, x[image], y[image], clip=(0, 1))
-        rule = lc.certified_radius(network, x[image], y[image], clip=(0, 1), pairwise=False)
+        rule = by_the_rule(network, x[image], safe.margin)
         attack = lc.attack(network, x[image], y[image], radius=4.0, clip=(0, 1))
         found = f"{attack.distances:10.3f} {int(network(attack.points).argmax()):8d}" if attack.found else f"{'—':>10}"
-        print(f"{image:5d} {y[image]:5d} {safe.radius:9.3f} {rule.radius:12.3f} {found}")
+        print(f"{image:5d} {y[image]:5d} {safe.radius:9.3f} {rule:12.3f} {found}")
         proved.append(safe.radius)
-        plain.append(rule.radius)
+        plain.append(rule)
     print(f"\nmean radius proved {np.mean(proved):.3f}, by the rule alone {np.mean(plain):.3f}")
 
 

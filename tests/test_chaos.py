@@ -38,7 +38,6 @@ from lipcert.methods.method import MethodGuide
 from lipcert.model.arrays import Array
 from lipcert.model.regions import Ball
 from lipcert.questions.prove_outputs import prove_outputs
-from lipcert.questions.radius import _everywhere
 from networks import random_network
 
 PACKAGES = ("methods", "questions", "runtime", "suggest")
@@ -248,9 +247,7 @@ QUESTIONS: dict[str, Callable[[], Any]] = {
     "reach by pieces": lambda: lc.reach(NETWORK, BALL, SPLIT),
     "sensitivity by pieces": lambda: lc.sensitivity(NETWORK, BALL, SPLIT, inputs=[0], outputs=[1]),
     "radius, searched for": lambda: radius(tolerance=0.5),
-    "radius, by value functions": lambda: radius(radii=[0.1935, 0.25], curvature=False, values=True),
-    "radius, for all inputs": lambda: radius(radii=[0.02, 6.0], everywhere=True),
-    "reach by values": lambda: lc.reach(NETWORK, BALL, lc.ClosedForm(), values=True),
+    "radius, by value functions": lambda: radius(radii=[0.1935, 0.2], curvature=False, values=True),
 }
 QUICK = list(QUESTIONS)[:4]
 TARGETS = targets()
@@ -374,7 +371,7 @@ def decoys(question: str) -> tuple[Any, ...]:
     """True statements about a small region or a calm network; for what is asked they would be false."""
     if question.startswith("radius"):
         outputs = prove_outputs(CALM, Ball(POINT, 0.3), lc.ClosedForm())
-        return outputs, ClassBounds(outputs, LABEL, LABEL, True, True)
+        return outputs, ClassBounds(outputs, LABEL, LABEL)
     certificate = lc.certify(NETWORK, SMALL, lc.ClosedForm())
     pieces = Cover(PieceBounds(NETWORK, SMALL, certificate.sweeps))
     return certificate, pieces, prove_outputs(NETWORK, SMALL, lc.ClosedForm())
@@ -389,7 +386,6 @@ def quiet() -> Iterator[None]:
 
 def ask(question: str, chosen: list[Target], kind: str, seed: int, part: float = 1.0) -> bool | None:
     """Whether an answer with garbage proves something; None if there is none. An assertion fails if it is false."""
-    _everywhere.clear()
     garbage = Garbage(np.random.default_rng(seed), kind, part, decoys(question) if kind == DECOY else ())
     try:
         with chaos(chosen, garbage):
@@ -404,7 +400,7 @@ def ask(question: str, chosen: list[Target], kind: str, seed: int, part: float =
 
 def test_the_questions_reach_what_can_be_reached() -> None:
     labels = {target.label for question in QUESTIONS for target in reached(question)}
-    offered = {f"suggest.{one}" for one in ("lines.suggested_lines", "multipliers.advised", "multipliers.lowest")}
+    offered = {f"suggest.{one}" for one in ("lines.suggested_lines", "multipliers.advised")}
     searches = {f"methods.{one}" for one in ("quadratic.suggest", "dual.DualSearch.find", "split.RowSearch.cuts")}
     assert labels >= {"runtime.machine.suited_to", *offered, *searches}
     assert len(labels) > 0.5 * len(TARGETS)

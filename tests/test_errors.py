@@ -130,7 +130,6 @@ CASES: list[tuple[Callable[[], object], str]] = [
     (lambda: ANY.certify(SMALL, UNIT, enclosures=3), "enclosures must be a list"),
     (lambda: ANY.certify(SMALL, UNIT, enclosures=[lc.Linear(-1)]), "depth must be"),
     (lambda: ANY.reach(SMALL, UNIT, enclosures=[lc.Linear(None, float("nan"))]), "tilt must be"),
-    (lambda: ANY.reach(SMALL, UNIT, layer=1.5), "layer must be"),
     (lambda: ANY.reach(SMALL, UNIT, 3), "method must be"),
     (lambda: ANY.reach(3, UNIT), "network must be"),
     (lambda: ANY.reach(SMALL, UNIT, lc.ClosedForm(), enclosures=[3]), "enclosures must be values"),

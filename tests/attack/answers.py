@@ -39,8 +39,7 @@ from lipcert.model.regions import Region
 def reach(rng: np.random.Generator, log: Log) -> None:
     """Boxes and ellipsoids hold every output of one layer, and the centre's as well."""
     net, where = some(rng, case, case, _line, lambda rng: around(rng, *strange(rng)))(rng)
-    layer = int(some(rng, net.depth, net.depth, rng.integers(1, net.depth + 1)))
-    found = log.ask(f"lc.reach(net, region, {some(rng, *METHODS)}, layer={layer})", net=net, region=where)
+    found = log.ask(f"lc.reach(net, region, {some(rng, *METHODS)})", net=net, region=where)
     if found is not None and rng.random() < 0.5:
         found = log.ask("lc.verify(net, claim)", net=net, claim=_other(rng, found))
     if found is None:
@@ -54,7 +53,7 @@ def reach(rng: np.random.Generator, log: Log) -> None:
         log.violation("the shape of the ellipsoid is not positive definite")
         return
     for x in candidates(net, where, rng, 8):
-        values = outputs(model, x, layer) if belongs(where, x) else None
+        values = outputs(model, x) if belongs(where, x) else None
         if values is None:
             continue
         log.checks += 1
@@ -96,7 +95,7 @@ _METHODS = ("lc.ClosedForm()",) * 6 + ("lc.Scalar()", "lc.Auto(np.inf, 8)")
 def radius(rng: np.random.Generator, log: Log) -> None:
     """One classifier, one point."""
     net, x = some(rng, _bumps, _bumps, _scaled, _whole, _natural)(rng)
-    options = some(rng, "", "", ", pairwise=False", ", relaxation=False", ", curvature=False")
+    options = some(rng, "", "", ", curvature=False")
     if rng.random() < 0.5:  # a few sizes are faster than a search
         options += f", radii={[float(10.0 ** rng.uniform(-2, 1)) for _ in range(2)]}"
     label = some(rng, None, None, None, int(rng.integers(net.outputs)))

@@ -11,7 +11,7 @@ from scipy import sparse
 
 import lipcert as lc
 from lipcert.kernel import norm_product as module
-from lipcert.kernel.norm_product import norm_ellipsoid, norm_product
+from lipcert.kernel.norm_product import norm_product
 from lipcert.model.arrays import Array
 
 
@@ -74,16 +74,12 @@ def test_it_is_above_every_jacobian(seed: int, build: Any) -> None:
     network = build(rng)[0]
     jacobians = network.jacobian(rng.standard_normal((200, network.inputs)))
     assert np.linalg.norm(jacobians, 2, axis=(-2, -1)).max() <= norm_product(network)
-    S, exponent = norm_ellipsoid(network)
-    rest = 4.0**exponent * S - jacobians @ np.swapaxes(jacobians, -1, -2)
-    assert np.linalg.eigvalsh(rest).min() >= 0.0
 
 
 def test_every_part_of_a_skip_counts() -> None:
-    """Two values, one changed and one carried, meet again: the ellipsoid holds both."""
+    """Two values, one changed and one carried, meet again."""
     network = lc.Network.from_weights([np.eye(2), [[1.0, 3.0]]], activation=[["relu", "identity"]])
-    S, exponent = norm_ellipsoid(network)
-    assert 4.0**exponent * S[0, 0] >= 10.0
+    assert norm_product(network) >= np.sqrt(10.0)
 
 
 def test_weights_are_known_to_some_units_only(monkeypatch: pytest.MonkeyPatch) -> None:

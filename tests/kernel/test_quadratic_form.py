@@ -51,9 +51,9 @@ def case(seed: int, activation: Any = "relu", radius: float = 0.6) -> tuple[lc.N
 
 def best(facts: OutputBounds, row: Array = ROW) -> tuple[float, DualHints]:
     """The bound that the end of a search proves."""
-    found = DualSearch().lowest(facts, row)
+    found = DualSearch().find(facts, row, best=True)
     assert found is not None
-    return facts.dual_bound.above(found), found
+    return facts.dual_bound.above(found[0]), found[0]
 
 
 def attained(network: lc.Network, ball: lc.Ball, row: Array = ROW, seed: int = 0) -> float:

@@ -13,7 +13,6 @@ from command import Command
 from lipcert.methods import dual, quadratic
 from lipcert.model.arrays import Array
 from lipcert.questions.campaign import summarise
-from lipcert.questions.prove_outputs import prove_outputs
 from lipcert.questions.radius import RadiusCertifier
 from networks import random_network
 
@@ -93,29 +92,6 @@ def test_the_command_line(lipcert: Command, monkeypatch: pytest.MonkeyPatch) -> 
     shown = lipcert(*alone, "far.sqlite")  # without --attack
     assert "broken" in shown.out
     assert "undecided 0.00%" in shown.out
-
-
-def test_bounds_for_all_inputs_settle_small_balls(tmp_path: Path) -> None:
-    """Without a look at the ball; such a radius is saved and derived again, and larger balls are looked at."""
-    network = random_network(0, (5, 12, 8, 3), gain=1.2)
-    x = np.random.default_rng(0).standard_normal(5)
-    usual = lc.certified_radius(network, x, curvature=False)
-    few, many = (lc.certified_radius(network, x, radii=[share * usual.radius], everywhere=True) for share in (0.2, 1.0))
-    assert few.radius == 0.2 * usual.radius
-    assert few.bound > many.bound  # the one for all inputs
-    assert many.radius == usual.radius
-    few.save(tmp_path / "radius.json")
-    claim = lc.CertifiedRadius.load(tmp_path / "radius.json")
-    for exact in (False, True):
-        assert lc.verify(network, claim, exact=exact) == few.radius
-    with pytest.raises(lc.ProofFailed):
-        lc.verify(network, replace(claim, radius=3.0 * usual.radius, ball=3.0 * usual.radius))
-    wide, point = random_network(1, (60, 12, 8, 3), gain=1.2), np.random.default_rng(1).standard_normal(60)
-    found = lc.certified_radius(wide, point, radii=[0.01], everywhere=True)  # proved again on fewer inputs
-    assert lc.verify(wide, found) == found.radius == 0.01
-    facts = prove_outputs(network, lc.Ball(x, 1.0), lc.ClosedForm())
-    with pytest.raises(lc.ProofFailed, match="all inputs"):
-        facts.around(lc.Ball(x, 0.5))
 
 
 def blind(monkeypatch: pytest.MonkeyPatch) -> None:

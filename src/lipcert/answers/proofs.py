@@ -10,7 +10,6 @@ from lipcert.errors import ProofFailed
 from lipcert.kernel.cover import Cover, Tree
 from lipcert.kernel.hints import Hints, Part
 from lipcert.kernel.outputs import OutputBounds, outputs_hinted
-from lipcert.kernel.quadratic_form import RowHints
 from lipcert.model.network import Network
 from lipcert.model.regions import Region
 
@@ -26,13 +25,11 @@ class Proof:
     Attributes
     ----------
     kind : "whole", about all inputs and outputs; "outputs", about outputs over pieces; "entries", about entries of the
-        Jacobian over pieces; "pair", about some inputs and outputs; "values", about single outputs. Those about the
-        whole come first.
+        Jacobian over pieces; "pair", about some inputs and outputs. Those about the whole come first.
     sweeps : hints, each sweep starting from the intervals of the ones before; none where a tree says it all.
     tree : the pieces that the region was cut into, if it was; of the whole, for its Lipschitz bound.
     part : the group of inputs and the group of outputs of a pair.
     base : which of the answer's proofs, one about the whole, the others take their intervals from.
-    rows : hints for single outputs.
     """
 
     kind: str
@@ -40,7 +37,6 @@ class Proof:
     tree: Tree | None = None
     part: Part | None = None
     base: int = 0
-    rows: tuple[RowHints, ...] = ()
 
 
 def all_hints(
@@ -55,7 +51,7 @@ def all_hints(
 
 
 def derived(
-    network: Network, region: Region, proofs: Sequence[Proof], by_pieces: str, kind: str
+    network: Network, region: Region, proofs: Sequence[Proof], by_pieces: str, kind: str = ""
 ) -> tuple[list[OutputBounds], list[Proof], Pieces | None]:
     """What the proofs about the whole region prove again; the proofs of a kind, and the pieces, that rest on them."""
     count = next((number for number, one in enumerate(proofs) if one.kind != "whole"), len(proofs))

@@ -19,7 +19,7 @@ from lipcert.kernel.counterexample import Counterexample, subject_of
 from lipcert.kernel.cover import Tree
 from lipcert.kernel.facts import Fact, RowsFact, SlopesFact
 from lipcert.kernel.hints import Hints
-from lipcert.kernel.outputs import OutputBounds, outputs_by_norms, outputs_hinted, pairs
+from lipcert.kernel.outputs import OutputBounds, outputs_hinted, pairs
 from lipcert.kernel.quadratic_form import QuadraticHints, RowHints
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
@@ -40,14 +40,12 @@ class RadiusProof:
     ball : where it was proved, with its clip.
     sweeps : hints of the sweeps over the ball, each with the intervals of those before.
     tree : the pieces, where the ball was cut for a bound.
-    pairwise : whether ``bound`` is of f_label - f_rival, not of the whole network.
     rows : hints for the pairs of classes that it takes more than first-order bounds to settle.
     """
 
     ball: Ball
     sweeps: tuple[Hints, ...]
     tree: Tree | None = None
-    pairwise: bool = True
     rows: tuple[RowHints, ...] = ()
 
 
@@ -58,8 +56,7 @@ class CertifiedRadius(Saved):
     What proves it is named by ``basis``:
 
     * ``"lipschitz"``: the bound of f_label - f_rival over the ball. Then radius = min(ball, margin/bound), rounded
-      down; without ``pairwise``, min(ball, margin/(√2·bound)). Classes that this rule would let come closer are kept
-      out of the whole ball by linear relaxation.
+      down. Classes that this rule would let come closer are kept out of the whole ball by linear relaxation.
     * ``"relaxation"``: f_label - f_j is positive all over the ball for every j, and for ``rival`` at least it takes
       linear relaxation to show this. Then radius = ball, and margin/bound is less.
     * ``"second order"``: the same, and for ``rival`` it takes a bound to second order.
@@ -70,8 +67,7 @@ class CertifiedRadius(Saved):
     Attributes
     ----------
     radius : in the norm of the ball, ℓ2 by default; 0 where the point is not classified as it should be.
-    bound : a Lipschitz bound over the ball, in that norm: of f_label - f_rival, or of the whole network without
-        ``pairwise``. Infinite where none was proved.
+    bound : a Lipschitz bound of f_label - f_rival over the ball, in that norm. Infinite where none was proved.
     margin : at most f_label - f_rival at the point, rounded down.
     label, predicted, rival : the class asked for, the class computed, and the class that limits the radius. Of several
         classes that need what ``basis`` names, it is the one whose margin/bound is smallest.
@@ -121,8 +117,6 @@ class ClassBounds:
     ----------
     facts : what is proved of the outputs.
     label, predicted : the class that should be kept, and the class computed at the point.
-    pairwise : use the bounds of f_label - f_j, not that of the whole network.
-    relaxation : use linear relaxation too; it needs ``pairwise``.
     room : margins and bounds are this much worse, relatively, than what was proved: a machine that rounds differently
         proves them as well.
     """
@@ -130,8 +124,6 @@ class ClassBounds:
     facts: OutputBounds
     label: int
     predicted: int
-    pairwise: bool = True
-    relaxation: bool = True
     room: float = ROOM - 1.0
 
     @property
@@ -164,17 +156,17 @@ class ClassBounds:
 
     @cached_property
     def bounds(self) -> Array:
-        """At least the Lipschitz constant of f_label - f_j over the ball; of the network if not ``pairwise``."""
-        return self._roomy(self._slopes.limits) if self.pairwise else np.full(len(self.rows), self.whole)
+        """At least the Lipschitz constant of f_label - f_j over the ball."""
+        return self._roomy(self._slopes.limits)
 
     @cached_property
     def distances(self) -> Array:
         """No input of the ball that is closer than this is of class j: margin/bound, rounded down."""
-        return _ratios(self.margins, self.bounds) if self.pairwise else self.plain
+        return _ratios(self.margins, self.bounds)
 
     @cached_property
     def plain(self) -> Array:
-        """The same by the bound L of the whole network: margin/(√2·L), rounded down."""
+        """The same by the bound L of the whole network, the rule of the literature: margin/(√2·L), rounded down."""
         return _ratios(self.margins, inflate(np.sqrt(2.0) * np.full(len(self.rows), self.whole), 3))
 
     @property
@@ -194,7 +186,7 @@ class ClassBounds:
     def _how(self) -> Array:
         """What keeps each class away, as a position in _BASES: 1 where only relaxation does so all over the ball."""
         near = self.distances < self.size
-        if not (self.pairwise and self.relaxation and self.label == self.predicted and near.any()):
+        if self.label != self.predicted or not near.any():
             return np.zeros(len(near), dtype=int)
         return np.where(near & (self.falls < 0.0), 1, 0)
 
@@ -241,9 +233,9 @@ class ClassBounds:
         ball, ends = self.facts.region, (self.label, self.predicted, rival, self.size)
         if not isinstance(ball, Ball) or not radius > 0.0:
             return CertifiedRadius(radius, bound, margin, *ends, _BASES[needed] if radius > 0.0 else "")
-        facts = (self._leads, self._slopes if self.pairwise else self.facts.measured_fact, *facts)
+        facts = (self._leads, self._slopes, *facts)
         facts = (*facts, self._falls) if (how == 1).any() else facts
-        proof = RadiusProof(ball, self.facts.sweeps, self.facts.tree, self.pairwise, rows)
+        proof = RadiusProof(ball, self.facts.sweeps, self.facts.tree, rows)
         subject = subject_of(self.facts.network, ball)
         return CertifiedRadius(radius, bound, margin, *ends, _BASES[needed], subject, proof, None, facts)
 
@@ -272,11 +264,7 @@ def recheck_radius(network: Network, found: CertifiedRadius) -> CertifiedRadius:
     label, rival, outputs = found.label, found.rival, network.outputs
     if not (label in range(outputs) and rival in range(outputs) and label != rival and found.predicted == label):
         raise ProofFailed("the classes are not those of the network, or the point is not of the class")
-    if not proof.sweeps and (proof.tree is not None or proof.rows):
-        raise ProofFailed("the product of norms says nothing of intervals, on which the other hints rest")
-    hinted = outputs_hinted(network, proof.ball, proof.sweeps, proof.tree) if proof.sweeps else None
-    facts = outputs_by_norms(network, proof.ball) if hinted is None else hinted
-    # where the rule is that of the whole network, that of pairs implies it
+    facts = outputs_hinted(network, proof.ball, proof.sweeps, proof.tree)
     proved = ClassBounds(facts, label, label, room=0.0)
     again = proved.first_order()
     if proof.rows:
@@ -284,7 +272,7 @@ def recheck_radius(network: Network, found: CertifiedRadius) -> CertifiedRadius:
     place = rival - (rival > label)
     if not found.margin <= proved.margins[place]:
         raise ProofFailed(f"the hints prove a margin of {proved.margins[place]:.17g}, not {found.margin:.17g}")
-    bound = proved.bounds[place] if proof.pairwise else proved.whole
+    bound = proved.bounds[place]
     if not (again.radius >= found.radius and found.bound >= bound):
         raise ProofFailed(
             f"the hints prove a radius of {again.radius:.17g} and a bound of {bound:.17g}, not {found.radius:.17g} and"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from lipcert.answers.proofs import Pieces, Proof, all_hints, derived
 from lipcert.answers.saved import ROOM, Saved
 from lipcert.errors import ProofFailed
 from lipcert.kernel.arithmetic import Approx, down, largest_eigenvalue_above, raised, up
-from lipcert.kernel.facts import EllipsoidFact, Fact, RowsFact
+from lipcert.kernel.facts import EllipsoidFact, Fact
 from lipcert.kernel.hints import Interval
 from lipcert.kernel.outputs import OutputBounds, both_sides, boxed, over_pieces
 from lipcert.kernel.sweep import proving
@@ -33,7 +34,6 @@ class Reach(Saved):
     center : the output at the region's centre.
     shape : a positive definite matrix with (y - center)ᵀ shape⁻¹ (y - center) ≤ 1 for every output y.
     bound : the Lipschitz bound of the same proof.
-    layer : the layer whose pre-activations are meant; the last one is the output.
     network : digest of the network.
     region : the inputs it holds for.
     seconds : wall-clock time.
@@ -47,7 +47,6 @@ class Reach(Saved):
     center: Array
     shape: Array
     bound: float
-    layer: int
     network: str
     region: Region
     seconds: float
@@ -81,28 +80,15 @@ class Reach(Saved):
         return f"Reach({len(self.lower)} outputs, widest side={widest:.6g}, bound={self.bound:.6g})"
 
 
-def reach_set(
-    network: Network,
-    layer: int,
-    proofs: Sequence[OutputBounds],
-    values: Sequence[Proof] = (),
-    pieces: Pieces | None = None,
-    room: bool = True,
-) -> Reach:
-    """The reach set of a layer, from all that is proved of the outputs of the network up to there.
-
-    ``values`` are hints for single outputs. Without ``room`` the sets are those that were proved, as a claim is
-    compared with.
-    """
-    part, first = _up_to(network, layer), proofs[0]
-    if first.network.digest != part.digest:
-        raise ProofFailed("the outputs are those of another network")
-    both, sides = both_sides(part.outputs), [boxed(proofs)]
+def reach_set(proofs: Sequence[OutputBounds], pieces: Pieces | None = None, room: bool = True) -> Reach:
+    """The reach set from all that is proved of the outputs. Without ``room``, as a claim is compared with."""
+    first, outputs = proofs[0], proofs[0].network.outputs
+    both, sides = both_sides(outputs), [boxed(proofs)]
     for one in proofs:
         sides += [one.sides(), one.rows(both)]
-    sides += [proofs[one.base].hinted(one.rows) for one in values if one.rows]
     sides += [] if pieces is None else [over_pieces(proofs[pieces[0]], pieces[1])]
-    below, above = _hull(part.outputs, sides)
+    limits = reduce(np.fmin, (fact.limits for fact in sides if len(fact.limits)))
+    below, above = -limits[:, outputs:], limits[:, :outputs]
     ellipsoid = min((one.shape() for one in proofs), key=_size)
     lower, upper, shape = below.min(axis=0), above.max(axis=0), ellipsoid.shape
     bound = min(one.bound for one in proofs)
@@ -113,18 +99,18 @@ def reach_set(
             shape, bound = raised(shape, _ROOM * np.abs(shape).sum(axis=-1)), ROOM * bound
     if not (np.isfinite(shape).all() and np.isfinite(lower).all() and np.isfinite(upper).all()):
         raise ProofFailed("the outputs could not be enclosed by finite sets; try a smaller region")
-    hints = all_hints(proofs, values, "outputs", pieces)
-    about = bound, layer, network.digest, first.region, 0.0, hints, (below, above)
+    hints = all_hints(proofs, (), "outputs", pieces)
+    about = bound, first.network.digest, first.region, 0.0, hints, (below, above)
     facts = (*(one.fact for one in proofs), ellipsoid, *sides)
     return Reach(lower, upper, first.output.value, shape, *about, facts)
 
 
 def recheck_reach(network: Network, claim: Reach) -> Reach:
     """What the proofs of a reach set prove now; ProofFailed if that is not what it says. Nothing in it is believed."""
-    if claim.network != network.digest or not 1 <= claim.layer <= network.depth or not claim.region.bounded:
+    if claim.network != network.digest or not claim.region.bounded:
         raise ProofFailed("the reach set is about another network, or about no bounded region")
-    proofs, values, pieces = derived(_up_to(network, claim.layer), claim.region, claim.proofs, "outputs", "values")
-    found = reach_set(network, claim.layer, proofs, values, pieces, room=False)
+    proofs, _, pieces = derived(network, claim.region, claim.proofs, "outputs")
+    found = reach_set(proofs, pieces, room=False)
     if len(claim.hull) != 2:
         raise ProofFailed("the hull of the reach set has not two sides")
     sets = (claim.lower, found.lower), (found.upper, claim.upper), *zip(claim.hull, found.hull, strict=True)
@@ -137,26 +123,6 @@ def recheck_reach(network: Network, claim: Reach) -> Reach:
     if not (square and any(_contains(claim.shape, one.shape().shape) for one in proofs)):
         raise ProofFailed("the ellipsoid of the reach set is smaller than what its proofs show")
     return found
-
-
-def _up_to(network: Network, layer: int) -> Network:
-    return network if layer == network.depth else network.slice(0, layer)
-
-
-def _hull(outputs: int, facts: Sequence[RowsFact]) -> Interval:
-    """Corners (pieces, outputs) of boxes, one of which each output lies in: all facts hold at once."""
-    limits = np.full((1, 2 * outputs), np.inf)
-    for fact in facts:
-        one, size = np.count_nonzero(fact.rows, axis=1), np.abs(fact.rows)
-        if (one != 1).any() or (size.max(axis=1) != 1.0).any():
-            raise ProofFailed("a hint is not about a single output")
-        if len(fact.limits):
-            found = np.full((len(fact.limits), 2 * outputs), np.inf)
-            sides = size.argmax(axis=1) + outputs * (fact.rows.min(axis=1) < 0.0)
-            for side, column in zip(sides, fact.limits.T, strict=True):
-                found[:, side] = np.fmin(found[:, side], column)
-            limits = np.fmin(limits, found)
-    return -limits[:, outputs:], limits[:, :outputs]
 
 
 def _contains(large: Array, small: Array) -> bool:

@@ -26,7 +26,6 @@ from lipcert.audit.balls import (
     at_least,
     balls,
     both,
-    image,
     known_smaller,
     larger,
     largest,
@@ -174,10 +173,10 @@ def number(x: float) -> arb:
 def verify_reach(network: Network, claim: Any, say: Say | None = None) -> None:
     """Prove a reach set again; ProofFailed if that fails.
 
-    For every pre-activation y of its layer: lower ≤ y ≤ upper, (y - center)ᵀ shape⁻¹ (y - center) ≤ 1, y is in a box of
+    For every output y: lower ≤ y ≤ upper, (y - center)ᵀ shape⁻¹ (y - center) ≤ 1, y is in a box of
     the hull, and the bound is at least the Lipschitz constant of y.
     """
-    n = network.layers[claim.layer - 1].size
+    n = network.outputs
     shapes = [np.shape(x) for x in (claim.lower, claim.upper, claim.center, claim.shape, *claim.hull)]
     require(shapes == [(n,)] * 3 + [(n, n)] + [(len(claim.hull[0]), n)] * 2, "the set is not one of the outputs")
     require(np.array_equal(claim.shape, np.transpose(claim.shape)), "the matrix of the ellipsoid is not symmetric")
@@ -185,7 +184,7 @@ def verify_reach(network: Network, claim: Any, say: Say | None = None) -> None:
 
 
 def _reach(network: Network, claim: Any, say: Say | None) -> None:
-    model = engine.part_of(engine.read(network), 0, claim.layer)
+    model = engine.read(network)
     inputs, n = engine.inputs_of(claim.region, network.inputs), model[-1].size
     if inputs is None:
         raise ProofFailed("the outputs of an unbounded region cannot be enclosed")
@@ -208,38 +207,12 @@ def _reach(network: Network, claim: Any, say: Say | None) -> None:
     require(held, "the ellipsoid of the outputs is smaller than what its hints prove")
     bound = number(claim.bound)
     require(least_bound(wholes, bound) <= bound, "the Lipschitz bound is smaller than what its hints prove")
-    others = [one for one in claim.proofs if one.kind in ("values", "outputs")]
-    require(all(0 <= one.base < len(wholes) for one in others), "a proof rests on one that is not there")
-    for one in others:
-        if one.kind == "values":
-            place = Place(model, inputs, centers, wholes[one.base].known)
-            box = _single(place, wholes[one.base], one, claim, box)
-    cuts = [one for one in others if one.kind == "outputs"]
+    cuts = [one for one in claim.proofs if one.kind == "outputs"]
+    require(all(0 <= one.base < len(wholes) for one in cuts), "a proof rests on one that is not there")
     require(cuts or _inside(box, claim), "the box of the outputs is smaller than what its hints prove")
     for one in cuts:
         known, what = wholes[one.base].known, "the reach set claims a box"
         Cover(model, inputs, known, one.tree, what, lambda found: _inside(both(box, found.ends()), claim)).prove(say)
-
-
-def _single(place: Place, whole: Whole, told: Any, claim: Any, box: Interval) -> Interval:
-    """The box, made smaller by hints for rows that are ±1 at one output."""
-    low, high = box[0].copy(), box[1].copy()
-    for one in told.rows:
-        (places,) = np.nonzero(one.row)
-        single = np.shape(one.row) == low.shape and places.size == 1 and abs(one.row[places[0]]) == 1.0
-        require(single, "a hint is not about a single output")
-        k, upwards = places[0], one.row[places[0]] > 0.0
-        if hasattr(one, "ball"):
-            limit = ball(claim.upper[k]) if upwards else -ball(claim.lower[k])
-            if not place.dual_bound.below(one, limit):
-                continue
-        else:
-            limit = by_parabolas(place, whole.last.spreads, one)
-        if upwards:
-            high[k] = known_smaller(high[k], limit)
-        else:
-            low[k] = -known_smaller(-low[k], limit)
-    return low, high
 
 
 def _inside(found: Interval, claim: Any) -> bool:
@@ -339,7 +312,7 @@ def verify_radius(network: Network, claim: Any) -> None:
 
     f_label(z) > f_j(z) for all other classes j and all z of the ball closer to its centre than ``radius``. The margin
     is at most f_label - f_rival at the centre, the bound at least the Lipschitz constant of this difference over the
-    ball, or of all outputs without ``pairwise``.
+    ball.
     """
     outputs = range(network.outputs)
     named = claim.label in outputs and claim.rival in outputs and claim.label != claim.rival
@@ -361,30 +334,24 @@ class _Radius:
         units = balls(np.broadcast_to(region.units, (network.inputs,)))
         self.unit = norm(units) if region.norm.name == "linf" else largest(units)
         centers = engine.centre_values(self.model, inputs.center)
-        self.whole, known = None, []
-        if self.proof.sweeps:
-            self.whole = from_unit_ball(self.model, inputs, self.proof)
-            S, bound, known = self.whole.last.S, self.whole.bound, self.whole.known
-        else:
-            before = engine.norm_product(self.model[:-1])
-            S, bound = image(self.model[-1].weight * before, None), engine.norm_product(self.model)
-        self.all = (bound * self.unit).upper()
-        self.place = Place(self.model, inputs, centers, known)
+        self.whole = from_unit_ball(self.model, inputs, self.proof)
+        self.all = (self.whole.bound * self.unit).upper()
+        self.place = Place(self.model, inputs, centers, self.whole.known)
         self.others = [j for j in range(network.outputs) if j != claim.label]
         value, error = centers[-1]
-        label, diag = claim.label, np.diagonal(S)
+        label, S = claim.label, self.whole.last.S
+        diag = np.diagonal(S)
         # at most f_label - f_j at the centre, and at least the constant of this difference
         self.margins = lower(value[label] - value - error[label] - error)
         rates = root(larger(upper(diag[label] + diag - 2 * S[label]), arb(0))) * self.unit
         self.rates = known_smaller(upper(rates), (arb(2).sqrt() * self.all).upper())
 
     def run(self) -> None:
-        claim, proof = self.claim, self.proof
+        claim = self.claim
         require(number(claim.margin) <= self.margins[claim.rival], "the margin is larger than what is proved")
         near = [j for j in self.others if not self._kept_away(j)]
         self._pieces(near)
-        rate = self.rates[claim.rival] if proof.pairwise else self.all
-        require(rate <= self.bound, "the Lipschitz bound is smaller than what its hints prove")
+        require(self.rates[claim.rival] <= self.bound, "the Lipschitz bound is smaller than what its hints prove")
         require(all(self._far(j) for j in near), "the radius is larger than what its hints prove")
 
     def _far(self, j: int) -> bool:
@@ -393,8 +360,8 @@ class _Radius:
 
     def _kept_away(self, j: int) -> bool:
         """Whether class j is, without pieces: by a Lipschitz bound, linear relaxation, dual bounds or parabolas."""
-        if self._far(j) or self.whole is None:
-            return self._far(j)
+        if self._far(j):
+            return True
         proof, eye = self.proof, np.eye(len(self.others) + 1)
         row: Array = eye[j] - eye[self.claim.label]  # what takes f_j - f_label from the outputs
         if any(trace.outputs(balls(row)[None])[0] < 0 for trace in self.whole.traces):
@@ -409,14 +376,11 @@ class _Radius:
 
     def _pieces(self, near: Sequence[int]) -> None:
         """A bound L of all outputs by pieces, where it is needed: √2·L bounds every difference of two of them."""
-        double, pairwise = arb(2).sqrt() * self.unit, self.proof.pairwise
+        double = arb(2).sqrt() * self.unit
         targets = [(self.margins[j] / (double * self.radius)).lower() for j in near]
-        if pairwise and not self.rates[self.claim.rival] <= self.bound:
+        if not self.rates[self.claim.rival] <= self.bound:
             targets.append((self.bound / double).lower())
-        if not pairwise and not self.all <= self.bound:
-            targets.append((self.bound / self.unit).lower())
-        if not targets or self.whole is None:
+        if not targets:
             return
         found = self.whole.by_pieces(min(targets, key=float))
-        self.all = known_smaller(self.all, (found * self.unit).upper())
         self.rates = known_smaller(self.rates, (double * found).upper())

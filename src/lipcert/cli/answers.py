@@ -198,13 +198,9 @@ def reach(
     where: options.RegionOptions,
     reading: options.ReadingOptions,
     method: options.MethodOption = None,
-    layer: Annotated[int | None, option("I", "An inner layer, from 1: its values before the activation.")] = None,
     plot: Annotated[
         Path | None, option("FILE", "Draw the two widest outputs: box, ellipsoid, samples; .png, .pdf or .svg.")
     ] = None,
-    values: Annotated[
-        bool, option(None, "Also bound each output by value functions: ℓ2 balls only, slower.", "--values")
-    ] = False,
     seconds: options.SecondsOption = None,
     certificate_file: options.CertificateOption = None,
     json: options.JsonOption = False,
@@ -215,7 +211,7 @@ def reach(
 
     [bold]Example[/bold]
 
-      lipcert reach model.npz --box -1 1 --layer 2 --plot reach.png
+      lipcert reach model.npz --box -1 1 --plot reach.png
     """
     options.check_figure(plot)
     options.check_output("--certificate", certificate_file, model)
@@ -225,7 +221,7 @@ def reach(
         if not region.bounded:
             raise InvalidInput("reach needs a bounded region: give --center and --radius, or --box")
         chosen = parsing.limited(method, seconds)
-        found, troubles = ask(enclose, network, region, chosen, layer=layer, values=values)
+        found, troubles = ask(enclose, network, region, chosen)
     shown = showing(json, _proved_record, _print_reach, network, found)
     deliver(troubles, saving(found, certificate_file), shown, drawing(plot, plots.reach_set, found, network))
 
@@ -237,8 +233,6 @@ def _proved_record(network: Network, found: Reach | Sensitivity) -> dict[str, An
 
 def _print_reach(console: Console, network: Network, found: Reach) -> None:
     _print_head(console, network, describe_region(found.region))
-    if found.layer != network.depth:
-        console.print(f"layer    {found.layer}, before its activation")
     console.print(output.ruled(wording.reach_table("", found, _SHOWN).without("width")))
     if len(found.lower) > _SHOWN:
         console.print(f"… and {len(found.lower) - _SHOWN} more; --json lists them all")

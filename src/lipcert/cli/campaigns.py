@@ -43,9 +43,6 @@ class CampaignOptions:
             show_default=False,
         ),
     ] = None
-    everywhere: Annotated[
-        bool, option(None, "Try bounds over all inputs first, which are found only once.", "--everywhere")
-    ] = False
     values: Annotated[
         bool | None,
         option(

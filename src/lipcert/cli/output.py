@@ -160,8 +160,7 @@ def claim_record(claim: Certificate | Reach | Sensitivity) -> dict[str, Any]:
         return {**found, "part": part, **norms_record(claim.part.norms)}
     if isinstance(claim, Sensitivity):
         return {**found, "matrix": claim.matrix.tolist(), "outputs": claim.outputs, "inputs": claim.inputs}
-    arrays = {name: getattr(claim, name).tolist() for name in ("lower", "upper", "center", "shape")}
-    return {**found, **arrays, "layer": claim.layer}
+    return found | {name: getattr(claim, name).tolist() for name in ("lower", "upper", "center", "shape")}
 
 
 def lower_record(lower: LowerBound | None) -> dict[str, Any]:

@@ -36,7 +36,7 @@ import numpy as np
 from scipy import sparse
 
 from lipcert.errors import ProofFailed
-from lipcert.kernel.arithmetic import Approx, Size, congruence, largest_eigenvalue_above, norm_above, spectral_above
+from lipcert.kernel.arithmetic import Size, congruence, largest_eigenvalue_above, norm_above, spectral_above
 from lipcert.kernel.fourier import convolution_norm, full_kernel
 from lipcert.kernel.neuron_bounds import all_slopes
 from lipcert.model.activations import Activation
@@ -63,22 +63,6 @@ def norm_product(network: Network) -> float:
             before, lost = _walked(network)
             _known[network] = _finite((before.through(network.layers[-1].linear, _norm) + lost).above)
     return _known[network]
-
-
-def norm_ellipsoid(network: Network) -> tuple[Array, int]:
-    """S and e with Δv_N Δv_Nᵀ ≼ ‖Δz_0‖²·4**e·S for any two inputs: ‖Δu‖²W'W'ᵀ, and what is lost of W'Δu.
-
-    (a + b)(a + b)ᵀ ≼ (1 + ε)aaᵀ + (1 + 1/ε)bbᵀ.
-    """
-    with np.errstate(all="ignore"):
-        before, lost = _walked(network)
-        power = int(np.frexp(_finite(before.whole.above))[1])
-        share, rest = (Size(np.ldexp(one.above, -power)).squared() for one in (before.whole, lost))
-        S = congruence(None, _matrix(before.seen(network.layers[-1].linear)))
-        ones = np.ones(len(S))
-        S = Approx(S).scaled((share * (1.0 + 2.0**-24)).above * ones, ones).above((rest * (1.0 + 2.0**25)).above)
-        _finite(np.abs(S).max())
-        return S, power
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,12 +10,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeAlias, TypeVar
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from lipcert.errors import ProofFailed
-from lipcert.kernel.arithmetic import Approx, Near, congruence, inflate, largest_eigenvalue_above, norm_above, up
+from lipcert.kernel.arithmetic import Approx, Near, congruence, inflate, norm_above, up
 from lipcert.kernel.checker import rules_of
 from lipcert.kernel.cover import Cover, Tree, prove_leaves, prove_tree
 from lipcert.kernel.domain import Domain, check_region, corners, radius_above, same_region
@@ -24,13 +23,12 @@ from lipcert.kernel.facts import EllipsoidFact, Fact, LipschitzFact, PairsFact, 
 from lipcert.kernel.hints import Hints, Interval, Part
 from lipcert.kernel.jacobian import entries
 from lipcert.kernel.neuron_bounds import slope_bounds
-from lipcert.kernel.norm_product import norm_ellipsoid
 from lipcert.kernel.piece_bounds import Bounding, JacobianEntries, OutputRows, PieceBounds
 from lipcert.kernel.quadratic_form import DualBound, DualHints, QuadraticHints, QuadraticRelaxation, RowHints, Spread
-from lipcert.kernel.sweep import Guide, Sweep, View, proving, stacked
+from lipcert.kernel.sweep import Guide, Sweep, proving, stacked
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
-from lipcert.model.norms import LInf, Norms
+from lipcert.model.norms import LInf
 from lipcert.model.regions import Ball, Region
 from lipcert.suggest.multipliers import StoredGuide
 
@@ -56,8 +54,7 @@ class OutputBounds:
     output: Near
     _ellipsoid: tuple[Array, int] = field(repr=False)
     """S and e with Δv_N Δv_Nᵀ ≼ ‖Δz_0‖² 4**e·S."""
-    _sweep: Sweep | None = field(default=None, repr=False)
-    """None after the product of norms, which says nothing of single neurons."""
+    _sweep: Sweep = field(repr=False)
     _which: int = 0
     _earlier: tuple[BackSubstitution, ...] = field(default=(), repr=False)
     _told: tuple[Hints, ...] = field(default=(), repr=False)
@@ -66,8 +63,6 @@ class OutputBounds:
     @cached_property
     def sweeps(self) -> tuple[Hints, ...]:
         """The hints that prove all of this again."""
-        if self._sweep is None:
-            return ()
         return self._told or (self._sweep.hints(self._which),)
 
     @cached_property
@@ -83,20 +78,13 @@ class OutputBounds:
     @property
     def intervals(self) -> tuple[Interval, ...]:
         """Where the pre-activations of each hidden layer lie."""
-        ends = self._sweep.intervals if self._sweep else ()
-        return tuple((lower[self._which], upper[self._which]) for lower, upper in ends)
+        return tuple((lower[self._which], upper[self._which]) for lower, upper in self._sweep.intervals)
 
     @property
     def multipliers(self) -> list[tuple[Array, int]]:
         """About the T of each hidden layer that the proof used, relative to 4**exponent, and the exponent."""
-        steps = zip(self._views, self._sweep.steps if self._sweep else (), strict=True)
+        steps = zip(self._sweep.views, self._sweep.steps, strict=True)
         return [(v.widen(s.multipliers)[self._which], int(v.exponent[self._which])) for v, s in steps]
-
-    @property
-    def _views(self) -> Sequence[View]:
-        if self._sweep is None:
-            raise ProofFailed("the product of norms says nothing of single neurons")
-        return self._sweep.views
 
     def lipschitz(self, rows: Array) -> Array:
         """At least the Lipschitz constant of each combination rows·v_N of the outputs, for rows (k, outputs)."""
@@ -109,7 +97,7 @@ class OutputBounds:
         """At least max over the region of rows·v_N by linear relaxation, (k,); infinite where there is none."""
         best = np.full(len(rows), np.inf)
         with np.errstate(all="ignore"):
-            traces = (*self._earlier, *(self._sweep.traces if self._sweep else ()))
+            traces = (*self._earlier, *self._sweep.traces)
             return np.fmin.reduce([best, *(trace.above_outputs(rows, [self._which])[0] for trace in traces)])
 
     def measured(self, bounds: Array) -> Array:
@@ -128,14 +116,6 @@ class OutputBounds:
     def fact(self) -> LipschitzFact:
         """The bound."""
         return self.made(LipschitzFact, (), Part((0, self.network.depth)), self.bound)
-
-    @property
-    def measured_fact(self) -> LipschitzFact:
-        """The bound, from the norm of the ball."""
-        if self._in_plain_norm or not isinstance(self.region, Ball):
-            return self.fact
-        part = Part((0, self.network.depth), norms=Norms(self.region.norm))
-        return self.made(LipschitzFact, ("norms",), part, float(self.measured(np.asarray(self.bound))))
 
     @property
     def _in_plain_norm(self) -> bool:
@@ -187,15 +167,6 @@ class OutputBounds:
                 limits.append(self.dual_bound.above(one))
         return self.made(RowsFact, rules, np.array(rows), np.array(limits)[None])
 
-    def around(self, ball: Ball) -> OutputBounds:
-        """The same over a ball: what holds for all inputs holds there. Hints are those of a sweep without intervals."""
-        if self.region.bounded or self.tree is not None:
-            raise ProofFailed("only what is proved for all inputs can be said of a ball")
-        check_region(ball, self.network.inputs)
-        (output,) = _values(self.network, [ball])
-        told = tuple(replace(one, enclosures=(), lines=()) for one in self.sweeps)
-        return replace(self, region=ball, output=output, _told=told)
-
     @cached_property
     def dual_bound(self) -> DualBound:
         """What the dual bound knows over a ball; a box that cuts the ball counts in the intervals only."""
@@ -207,7 +178,7 @@ class OutputBounds:
         """What a quadratic relaxation knows over a ball."""
         network, ball = self.network, self._plain_ball(self.region)
         spreads = []
-        for view in self._views:
+        for view in self._sweep.views:
             neurons, S = view.known(self._which)
             spreads.append(Spread(S, int(view.exponent[self._which]), neurons))
         with proving():
@@ -330,25 +301,6 @@ def outputs_asked(network: Network, regions: Sequence[Region], guide: Guide) -> 
         return [_finite(_swept(network, region, known[n], run, n)) for n, region in enumerate(some)]
 
     return stacked(network, regions, ask)
-
-
-_products: WeakKeyDictionary[Network, tuple[float, tuple[Array, int]]] = WeakKeyDictionary()
-
-
-def outputs_by_norms(network: Network, region: Region, before: OutputBounds | None = None) -> OutputBounds:
-    """What the product of norms tells, found once for a network; it needs no hints, and says nothing of intervals.
-
-    With what it told of a region with the same centre, outputs there are not computed again.
-    """
-    check_region(region, network.inputs)
-    if network not in _products:
-        S, exponent = norm_ellipsoid(network)
-        size = np.ldexp(np.sqrt(largest_eigenvalue_above(S)), exponent)
-        _products[network] = float(inflate(size, 2)), (S, exponent)
-    known = before is not None and before.network is network and np.array_equal(before.region.center, region.center)
-    output = before.output if known and before is not None else _values(network, [region])[0]
-    bound, ellipsoid = _products[network]
-    return _finite(OutputBounds(network, region, bound, output, ellipsoid))
 
 
 def outputs_hinted(

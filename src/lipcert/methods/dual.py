@@ -79,11 +79,6 @@ class DualSearch:
         self.broken = _uphill(facts, facts.dual_bound, row, y[1 : 1 + facts.dual_bound.inputs])
         return None
 
-    def lowest(self, facts: OutputBounds, row: Array) -> DualHints | None:
-        """Multipliers for about the least bound of row·v_N."""
-        found = self.find(facts, row, best=True)
-        return None if found is None else found[0]
-
     def find(self, facts: OutputBounds, row: Array, *, best: bool = False) -> tuple[DualHints, float] | None:
         """The first multipliers with a negative bound, or else the best, and the bound; None if no form is definite.
 

@@ -28,8 +28,8 @@ from lipcert.model.network import Network
 from lipcert.runtime.clock import clock
 from lipcert.suggest.multipliers import solved
 
-_TRIALS, _BEST = 120, 40
-"""Most trials to reach a negative bound, and trials for the least bound; 20 to 30 come close to the best."""
+_TRIALS = 120
+"""Most trials to reach a negative bound; 20 to 30 come close to the best."""
 _PATIENCE, _SHARE = 12, 0.25
 """The search is given up when so many trials close less than this share of the gap to zero."""
 _RATE, _TILT = 0.1, 0.3
@@ -55,28 +55,19 @@ def straight(network: Network) -> bool:
 
 def suggest(facts: OutputBounds, row: Array) -> QuadraticHints | None:
     """Slopes and bends that seem to show that row·v_N < 0; None if there seem to be none."""
-    return _descended(facts.quadratic_relaxation, row, _TRIALS, best=False)
-
-
-def lowest(facts: OutputBounds, row: Array) -> QuadraticHints | None:
-    """Slopes and bends for about the least bound of row·v_N; None if an ellipsoid is not known, or ill-scaled."""
-    return _descended(facts.quadratic_relaxation, row, _BEST, best=True)
-
-
-def _descended(relaxation: QuadraticRelaxation, row: Array, trials: int, best: bool) -> QuadraticHints | None:
+    relaxation = facts.quadratic_relaxation
     with np.errstate(all="ignore"), suppress(np.linalg.LinAlgError):  # far too ill-scaled
         layers = [layer for stage in relaxation.stages if (layer := _Layer.of(stage, relaxation.radius)) is not None]
         if len(layers) < len(relaxation.stages):
             return None
         descent = _Descent(_Objective(relaxation, row, layers))
-        for _ in range(trials):
+        for _ in range(_TRIALS):
             clock().check()
             descent.step()
-            if not best and descent.settled:
+            if descent.settled:
                 return descent.hints()
-            if not best and descent.hopeless:
+            if descent.hopeless:
                 return None
-        return descent.hints() if best else None
     return None
 
 

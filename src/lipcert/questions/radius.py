@@ -9,7 +9,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -18,7 +17,7 @@ from lipcert.arguments.numbers import numbers
 from lipcert.errors import Interrupted, InvalidInput, ProofFailed
 from lipcert.kernel.counterexample import Counterexample, nearest_counterexample
 from lipcert.kernel.hints import BOTH, Enclosure
-from lipcert.kernel.outputs import OutputBounds, margins_of, output_at, outputs_by_norms, pairs
+from lipcert.kernel.outputs import OutputBounds, margins_of, output_at, pairs
 from lipcert.methods import quadratic
 from lipcert.methods.counterexample import bisected
 from lipcert.methods.dual import DualSearch
@@ -28,20 +27,18 @@ from lipcert.methods.second_order import SecondOrderSearch, suits
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 from lipcert.model.norms import PLAIN, Norm, norm_in
-from lipcert.model.regions import Ball, Everywhere
+from lipcert.model.regions import Ball
 from lipcert.questions.certify import method_of
 from lipcert.questions.classifiers import classifier
 from lipcert.questions.prove_outputs import prove_outputs_many
 from lipcert.runtime.clock import OutOfTime, Progress, clock, timed
-from lipcert.runtime.machine import enclosing_seconds, suited_to
+from lipcert.runtime.machine import suited_to
 
 TOLERANCE: Final = 1e-3
 """Default relative tolerance of a search."""
 _STEPS, _MORE_STEPS = 3, 12
 """Gradient steps towards a counterexample before the stronger proofs; more where value functions are among them."""
 _ROUNDS: Final = 60
-_WIDE = 2000
-"""From this layer width on, the product of norms comes first."""
 _START: Final = 0.3
 """The first radius tried, as a share of the radius at which the linearised network changes its class."""
 _STEEP: Final = 1.5
@@ -53,9 +50,6 @@ _GROWTH: Final = 1.25
 _DEARER: Final = 1.5
 """The next ball is assumed to take this many times as long as the last one."""
 
-_everywhere: WeakKeyDictionary[Network, OutputBounds | None] = WeakKeyDictionary()
-"""Bounds over all inputs, found once per network."""
-
 
 def certified_radius(
     network: Network,
@@ -66,11 +60,8 @@ def certified_radius(
     clip: Any = None,
     norm: Norm | str | None = None,
     radii: Iterable[float] | float | None = None,
-    pairwise: bool = True,
-    relaxation: bool = True,
     curvature: bool | None = None,
     values: bool | None = None,
-    everywhere: bool = False,
     tolerance: float = TOLERANCE,
     enclosures: Sequence[Enclosure] = BOTH,
     seconds: float | None = None,
@@ -101,21 +92,14 @@ def certified_radius(
         second order exist for ℓ2 without units only.
     radii
         Try only these ε, as the rows of a :func:`campaign` do, and return the largest radius; default: search ε.
-    pairwise
-        False: the rule min(ε, margin/(√2·L)) with the bound L of the whole network.
-    relaxation
-        Whether linear relaxation may be used.
     curvature
-        Whether bounds to second order may be used. They take most of the time. They need ``pairwise``, and at most ten
-        hidden layers of 150 neurons or three of 250. Default: always in a search; for given ``radii`` up to ten layers
-        of 110 neurons or three of 150.
+        Whether bounds to second order may be used. They take most of the time. They need at most ten hidden layers of
+        150 neurons or three of 250. Default: always in a search; for given ``radii`` up to ten layers of 110 neurons or
+        three of 150.
     values
         Whether value functions may be used. They take seconds per pair of classes, and suit networks with up to some
         hundred open neurons. Default: only if ``seconds`` and ``radii`` are given. A counterexample that they meet is
         in ``broken`` of the answer.
-    everywhere
-        Whether to try bounds over all inputs first. They are found once per network, which may take longer than one
-        ball, and then cost nothing. If they suffice, ``bound`` is the one over all inputs.
     tolerance
         Relative tolerance of the search for ε.
     enclosures
@@ -147,8 +131,8 @@ def certified_radius(
     with suited_to(max(network.sizes)), np.errstate(all="ignore"):
         predicted = int(np.argmax(network(point)))
     chosen = class_of(network, predicted if label is None else label)
-    valued = (seconds is not None if values is None else bool(values)), bool(values), bool(everywhere)
-    rules = Rules(clip, tuple(enclosures), pairwise, relaxation, curvature, norm_in("norm", norm), *valued)
+    valued = (seconds is not None if values is None else bool(values)), bool(values)
+    rules = Rules(clip, tuple(enclosures), curvature, norm_in("norm", norm), *valued)
     here = rules.ball(point, 0.0)  # checks the clip and the norm
     method = ClosedForm() if method is None else method_of(method)
     certifier = RadiusCertifier(network, point, chosen, predicted, method, rules)
@@ -189,13 +173,10 @@ class Rules:
 
     clip: Any = None
     enclosures: tuple[Enclosure, ...] = BOTH
-    pairwise: bool = True
-    relaxation: bool = True
     curvature: bool | None = None
     norm: Norm = PLAIN.input
     values: bool = False
     values_in_search: bool = False
-    everywhere: bool = False
 
     def ball(self, point: Array, radius: float) -> Ball:
         """The ball around a point."""
@@ -216,37 +197,21 @@ class RadiusCertifier:
     def over(self, radii: Sequence[float]) -> list[ClassBounds | ProofFailed]:
         """What first-order bounds prove over the ball of each radius, or why there is no proof."""
         balls = [self.rules.ball(self.point, radius) for radius in radii]
-        known = [self._from_everywhere(ball) if self.rules.everywhere else None for ball in balls]
-        rest = [ball for ball, proved in zip(balls, known, strict=True) if proved is None]
-        proofs = iter(prove_outputs_many(self.network, rest, self.method, self.rules.enclosures) if rest else ())
-        return [self._classes(next(proofs)) if proved is None else proved for proved in known]
+        return [*map(self._classes, prove_outputs_many(self.network, balls, self.method, self.rules.enclosures))]
 
     def _classes(self, facts: OutputBounds | ProofFailed) -> ClassBounds | ProofFailed:
         if isinstance(facts, ProofFailed):
             return facts
         if not np.isfinite(facts.output.size).all():
             return ProofFailed("the output at the point is too large for floating point")
-        return ClassBounds(facts, self.label, self.predicted, self.rules.pairwise, self.rules.relaxation)
-
-    def _from_everywhere(self, ball: Ball) -> ClassBounds | None:
-        """The result for a ball that bounds over all inputs certify whole; else None."""
-        if not ball.plain or not self.rules.pairwise:
-            return None
-        if self.network not in _everywhere:
-            (found,) = prove_outputs_many(self.network, [Everywhere()], ClosedForm())
-            _everywhere[self.network] = None if isinstance(found, ProofFailed) else found
-        facts = _everywhere[self.network]
-        if facts is None or facts.network is not self.network:
-            return None
-        proved = ClassBounds(facts.around(ball), self.label, self.predicted)
-        return proved if proved.first_order().radius >= proved.size else None
+        return ClassBounds(facts, self.label, self.predicted)
 
     def rungs(self, searching: bool = False) -> list[tuple[str, Suggest]]:
         """Searches beyond first order that the rules allow, the cheapest first; they start from what they learned."""
         rules, network = self.rules, self.network
-        second = rules.pairwise and (rules.curvature is None or rules.curvature) and rules.norm == PLAIN.input
+        second = (rules.curvature is None or rules.curvature) and rules.norm == PLAIN.input
         second = second and suits(network, quick=rules.curvature is None and not searching)
-        dual = (rules.values_in_search if searching else rules.values) and rules.pairwise and network.depth > 1
+        dual = (rules.values_in_search if searching else rules.values) and network.depth > 1
         found: list[tuple[str, Suggest]] = []
         if (second and quadratic.straight(network)) or (dual and not second):
             found.append(("parabolas", quadratic.suggest))
@@ -319,7 +284,6 @@ class RadiusSearch:
     proved : the class bounds over its ball; None if there is none.
     failure : why the last ball had no proof; None if all had one.
     counterexample : the nearest input that is proved to be of another class; None if none was met.
-    unfinished : whether the search ended because time was up.
     """
 
     def __init__(self, certifier: RadiusCertifier, tolerance: float) -> None:
@@ -328,7 +292,6 @@ class RadiusSearch:
         self.proved: ClassBounds | None = None
         self.failure: ProofFailed | None = None
         self.counterexample: Counterexample | None = None
-        self.unfinished = False
         self._begun = 0.0
 
     @property
@@ -350,12 +313,10 @@ class RadiusSearch:
     def search(self) -> None:
         """The largest radius over all ε, up to the tolerance, until time is up."""
         try:
-            self._product_of_norms()
             self._first_order()
             for name, suggest in self.certifier.rungs(searching=True):
                 self._extend(name, suggest)
         except OutOfTime:
-            self.unfinished = True
             clock().say("time is up")
 
     def _note(self, proved: ClassBounds, found: CertifiedRadius) -> None:
@@ -365,24 +326,6 @@ class RadiusSearch:
         if found.radius > self.best.radius:
             self.best, self.proved = found, proved
 
-    def _product_of_norms(self) -> None:
-        """For a wide network: the radius that the product of norms certifies, without a proof over a ball."""
-        certifier, network = self.certifier, self.certifier.network
-        if max(network.sizes) < _WIDE:
-            return
-        clock().say("product of norms")
-        size, facts = 1.0, None
-        with suppress(ProofFailed):
-            for _ in range(2):  # the product is the same for every ball; the second one is as large as it certifies
-                facts = outputs_by_norms(network, certifier.rules.ball(certifier.point, size), facts)
-                proved = ClassBounds(facts, certifier.label, certifier.predicted, certifier.rules.pairwise, False)
-                size = float(proved.distances.min())
-                if not 0.0 < size < np.inf:
-                    return
-            self._note(proved, proved.first_order())
-            if not clock().allows(enclosing_seconds(network)):
-                raise OutOfTime
-
     def _first_order(self) -> None:
         """By Lipschitz bounds and linear relaxation: the certified radius is ε up to some ε*, and falls from there on.
 
@@ -391,8 +334,6 @@ class RadiusSearch:
         """
         guess = first_guess(self.certifier)
         at = math.log(_START * guess)
-        if self.best.radius > 0.0:  # proofs of a wide network over a large ball take long
-            at = min(at, 0.5 * (at + math.log(self.best.radius)))
         low: tuple[float, float] | None = None
         high: tuple[float, float] | None = None
         close = math.log1p(self.tolerance)
@@ -470,8 +411,7 @@ def _score(proved: ClassBounds) -> float:
     log(m/(L·ε)) and log(m/(m + F)). L and (m + F)/ε do not fall as ε grows.
     """
     best = np.log(proved.distances / proved.size)
-    if proved.pairwise and proved.relaxation:
-        best = np.fmax(best, np.log(proved.margins / np.maximum(proved.margins + proved.falls, 0.0)))
+    best = np.fmax(best, np.log(proved.margins / np.maximum(proved.margins + proved.falls, 0.0)))
     return float(np.where(proved.margins > 0, np.nan_to_num(best, nan=-np.inf, posinf=np.inf), -np.inf).min())
 
 

@@ -124,7 +124,7 @@ def reach_set(found: Reach, network: Network, outputs: tuple[int, int] | None = 
     By default the two outputs with the widest intervals are drawn.
     """
     samples = found.region.sample(2000, np.random.default_rng(0))
-    values = network.preactivations(samples)[found.layer - 1]
+    values = network(samples)
     if len(found.lower) == 1:
         return _interval(found, values[:, 0], ax)
     if outputs is None:

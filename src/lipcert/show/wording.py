@@ -96,10 +96,9 @@ def statement(claim: Certificate | Reach | Sensitivity | CertifiedRadius, depth:
         return where, [closer, "which has the largest output of f,"]
     there = f"in the {describe_region(claim.region, WHOLE)}"
     if isinstance(claim, Reach):
-        what = "f(x)" if claim.layer == depth else f"what layer {claim.layer} computes before its activation"
         sides = zip(claim.lower, claim.upper, strict=True)
         rows = [f"output {k} in [{downward(low)}, {upward(high)}]" for k, (low, high) in enumerate(sides)]
-        return f"for every input x {there}, {what} has", rows
+        return f"for every input x {there}, f(x) has", rows
     if isinstance(claim, Sensitivity):
         pairs = f"any two inputs {there}" if claim.region.bounded else "any two inputs"
         rows = [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,7 +79,7 @@ def read_points(path: str | Path, network: Network) -> Points:
     try:
         x, y = _from_npz(file) if suffix == ".npz" else _from_csv(file, network.inputs)
         return Points.of(network, x, y)
-    except (InvalidInput, UnreadableModel) as error:
+    except (OSError, ValueError, UnreadableModel) as error:  # an InvalidInput is a ValueError
         raise InvalidInput(str(error) if str(file) in str(error) else f"{file}: {error}") from None
 
 
@@ -95,41 +94,30 @@ def _from_npz(file: Path) -> tuple[Any, Any]:
 
 
 def _from_csv(file: Path, inputs: int) -> tuple[Any, Any]:
-    try:
-        with file.open(newline="", encoding="utf-8-sig") as stream:
-            lines = [line for line in csv.reader(stream) if line]
-    except OSError as error:
-        raise InvalidInput(f"it may not be read: {error.strerror or error}") from None
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise InvalidInput(f"it is not a text file with comma-separated values: {error}") from None
-    if not lines:
-        raise InvalidInput("it is empty")
-    words = [k for k, part in enumerate(lines[0]) if not _is_number(part)]
-    if 0 < len(words) < len(lines[0]):  # not names: a typo
-        raise InvalidInput(f"its first line has numbers, but column {words[0] + 1} of it is {lines[0][words[0]]!r}")
-    names = [name.strip().lower() for name in lines[0]]
-    if {len(line) for line in lines} != {len(names)} or len(lines) == bool(words):
-        raise InvalidInput("its lines differ in length, or there are none after the names")
-    try:
-        table = np.array(lines[bool(words) :], dtype=float)
-    except ValueError as error:
-        raise InvalidInput(f"it must hold numbers, apart from a first line of names: {error}") from None
+    lines = [line for line in file.read_text(encoding="utf-8-sig").splitlines() if line.strip()]
+    names = [name.strip(' "').lower() for name in lines[0].split(",")] if lines else []
+    named = any(map(_is_word, names))
+    if len(lines) <= named:
+        raise ValueError("it holds no points")
+    if named and not all(map(_is_word, names)):
+        raise ValueError(f"its first line has numbers and words: {', '.join(names)}"[:80])
+    table = np.loadtxt(lines[named:], delimiter=",", ndmin=2, comments=None, quotechar='"')
     marked = [k for k, name in enumerate(names) if name in _LABEL_NAMES]
-    if len(marked) > 1:
-        raise InvalidInput(f"several columns could be labels: {', '.join(names[k] for k in marked)}")
+    if len(marked) > 1 or table.shape[-1] != len(names):
+        raise ValueError(f"its first line must name each column, and one for labels at most: {', '.join(names)}"[:80])
     if marked:
         return np.delete(table, marked[0], axis=1), table[:, marked[0]]
     if table.shape[1] == inputs + 1:
-        raise InvalidInput(
+        raise ValueError(
             f"it has {inputs + 1} columns and the network {inputs} inputs; if one column holds labels, name it y in a"
             " first line of names"
         )
     return table, None
 
 
-def _is_number(text: str) -> bool:
+def _is_word(text: str) -> bool:
     try:
         float(text)
     except ValueError:
-        return False
-    return True
+        return True
+    return False

@@ -9,7 +9,7 @@ import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ProcessPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from multiprocessing import get_context
 from typing import Any
@@ -58,10 +58,9 @@ def campaign(
     norm: Norm | str | None = None,
     attack: bool = False,
     restarts: int = 9,
-    points: int | tuple[int, int] | slice | None = None,
+    points: int | slice | None = None,
     curvature: bool | None = None,
     values: bool | None = None,
-    everywhere: bool = False,
     enclosures: Sequence[Enclosure] = BOTH,
     workers: int = 1,
     executor: Executor | None = None,
@@ -77,8 +76,7 @@ def campaign(
     search is what it returns without ``radii``.
 
     Results are stored in batches as they come, keyed by network digest, point, radius and method. Rows that the file
-    has already are not computed again, so the same call resumes a run that was killed. A search that ran out of time is
-    repeated by a call that gives it more; the larger radius is kept.
+    has already are not computed again, so the same call resumes a run that was killed.
 
     Parameters
     ----------
@@ -99,8 +97,8 @@ def campaign(
     attack, restarts
         Also search counterexamples, each time from so many starts.
     points
-        Only the first so many points, or a pair (start, stop) or a slice; a later call may add others.
-    norm, curvature, values, everywhere
+        Only the first so many points, or a slice; a later call may add others.
+    norm, curvature, values
         As for :func:`certified_radius` with given radii. ``values`` is on by default if ``seconds_per_point`` is given.
     enclosures
         As for :func:`certify`.
@@ -110,7 +108,7 @@ def campaign(
     executor
         Any ``concurrent.futures.Executor`` instead, such as ``distributed.Client(…).get_executor()``; it stays open.
     seconds
-        Time limit of the campaign. No point is started after it; points under way get their best result so far.
+        Time limit of the campaign. Points that are not done by then are left to a later call.
     seconds_per_point
         Time limit for each point and method; then the best result so far counts.
     progress
@@ -139,7 +137,7 @@ def campaign(
     measure = norm_in("norm", norm)
     measure.check(network.inputs, "norm")
     wanted = (*((0.0,) if search else ()), *sizes.tolist())
-    per_point = checked_seconds(seconds_per_point)
+    checked_seconds(seconds_per_point)
     if workers > 1 and executor is None:
         refuse_import()
     rules = Rules(
@@ -149,18 +147,17 @@ def campaign(
         norm=measure,
         values=seconds_per_point is not None if values is None else bool(values),
         values_in_search=bool(values),
-        everywhere=bool(everywhere),
     )
     starts = restarts if attack else 0
     settings: dict[str, Any] = {"points": data.digest, "clip": rules.clip, "attack": starts or False}
     settings |= {"curvature": rules.curvature, "enclosures": repr(rules.enclosures)}
     settings |= {} if measure == L2() else {"norm": measure.record()}
-    settings |= ({} if values is None else {"values": rules.values}) | ({"everywhere": True} if everywhere else {})
+    settings |= {} if values is None else {"values": rules.values}
     store = Store(out, create=True)
     try:
         store.agree(settings)
         store.note({key: str(value) for key, value in (names or {}).items() if key in ("model", "data")})
-        done = store.done(network.digest, per_point)
+        done = store.done(network.digest)
         questions = []
         for point, method in itertools.product(chosen_points, chosen):
             left = tuple(radius for radius in wanted if (point, radius, repr(method)) not in done)
@@ -184,16 +181,11 @@ def campaign(
 
 def _range(points: Any, count: int) -> range:
     """The positions of the chosen points."""
-    whole = isinstance(points, (int, np.integer)) and not isinstance(points, bool) and points >= 1
-    pair = isinstance(points, tuple) and len(points) == 2 and all(isinstance(end, int) for end in points)
-    if not (points is None or whole or pair or isinstance(points, slice)):
-        raise InvalidInput(
-            f"points must be a number of at least 1, a pair (start, stop) or a slice; got {points!r}; there are {count}"
-        )
-    chosen = range(count)[points if isinstance(points, slice) else slice(*points) if pair else slice(points)]
-    if not chosen:
-        raise InvalidInput(f"points must name at least one of the {count} points, got {points!r}")
-    return chosen
+    with suppress(TypeError):
+        chosen = range(count)[points if isinstance(points, slice) else slice(points)]
+        if chosen:
+            return chosen
+    raise InvalidInput(f"points must be a number or a slice, of at least one of the {count} points, got {points!r}")
 
 
 def _limits(clip: Any, data: Points) -> tuple[float, float] | None:
@@ -229,7 +221,7 @@ def _run(
                 return
             finished, waiting = wait(waiting, return_when=FIRST_COMPLETED)
             for answer in (future.result() for future in finished):
-                store.add(answer.rows, answer.seconds, answer.cut)
+                store.add(answer.rows, answer.seconds)
                 stored += len(answer.rows)
                 clock().say(f"{stored} of {total} rows")
                 each = max(answer.seconds / max(answer.questions, 1), 1e-6)

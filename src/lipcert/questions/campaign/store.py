@@ -22,7 +22,7 @@ from lipcert.errors import UnreadableResults
 from lipcert.files.whole import is_file
 
 APPLICATION: Final = 0x4C435254  # "LCRT"
-VERSION: Final = 4
+VERSION: Final = 5
 
 
 @dataclass(frozen=True)
@@ -85,11 +85,7 @@ _SCHEMA: Final = (
     + ", ".join(f"{name} {_TYPES[name]}" for name in COLUMNS)
     + ", checksum INTEGER NOT NULL, PRIMARY KEY (network, point, radius, method)) WITHOUT ROWID",
     "CREATE TABLE batches (number INTEGER PRIMARY KEY, rows INTEGER NOT NULL, seconds REAL NOT NULL)",
-    "CREATE TABLE cut (network TEXT NOT NULL, point INTEGER NOT NULL, radius REAL NOT NULL, method TEXT NOT NULL, "
-    "seconds REAL NOT NULL, PRIMARY KEY (network, point, radius, method)) WITHOUT ROWID",
 )
-"""``cut`` holds the keys of searches that ran out of time, and the seconds that they had."""
-_KEY: Final = "network = ? AND point = ? AND radius = ? AND method = ?"
 
 
 def _fits(name: str, value: Any) -> bool:
@@ -203,41 +199,23 @@ class Store:
         """Settings and names."""
         return {name: json.loads(value) for name, value in self.connection.execute("SELECT name, value FROM about")}
 
-    def done(self, network: str, seconds: float = 0.0) -> set[tuple[int, float, str]]:
-        """Point, radius and method of each final row: its search was not cut short, or had that many seconds."""
+    def done(self, network: str) -> set[tuple[int, float, str]]:
+        """Point, radius and method of each row."""
         query = "SELECT point, radius, method FROM results WHERE network = ?"
-        rows = set(self.connection.execute(query, (network,)))
-        query = "SELECT point, radius, method FROM cut WHERE network = ? AND seconds < ?"
-        return rows - set(self.connection.execute(query, (network, seconds)))
+        return set(self.connection.execute(query, (network,)))
 
-    def add(self, rows: Iterable[Row], seconds: float, cut: Iterable[tuple[Row, float]] = ()) -> int:
-        """Add a batch in one transaction; return the number of new rows.
-
-        A row that exists is kept, unless its search ran out of time and the new row certifies no less. ``cut`` lists
-        the new rows whose search ran out of time, with the seconds that they had.
-        """
+    def add(self, rows: Iterable[Row], seconds: float) -> int:
+        """Add a batch in one transaction; return the number of new rows. A row that exists is kept."""
         places = ", ".join("?" * (len(COLUMNS) + 1))
-        batch = list(rows)
         with self._transaction():
-            replaced = sum(self._remove_weaker(row) for row in batch)
             before = self.connection.total_changes
             self.connection.executemany(
                 f"INSERT INTO results VALUES ({places}) ON CONFLICT (network, point, radius, method) DO NOTHING",
-                [(*values, _checksum(values)) for values in map(astuple, batch)],
+                [(*values, _checksum(values)) for values in map(astuple, rows)],
             )
-            new = self.connection.total_changes - before - replaced
-            self.connection.executemany(
-                "INSERT OR REPLACE INTO cut VALUES (?, ?, ?, ?, ?)", [(*_key(row), had) for row, had in cut]
-            )
+            new = self.connection.total_changes - before
             self.connection.execute("INSERT INTO batches (rows, seconds) VALUES (?, ?)", (new, seconds))
         return new
-
-    def _remove_weaker(self, row: Row) -> int:
-        """Delete the stored row if its search ran out of time and it certifies no more; return the number deleted."""
-        run, key = self.connection.execute, _key(row)
-        if not run(f"DELETE FROM cut WHERE {_KEY}", key).rowcount:
-            return 0
-        return run(f"DELETE FROM results WHERE {_KEY} AND certified <= ?", (*key, row.certified)).rowcount
 
     def rows(self) -> list[Row]:
         """All rows, in the order of their key."""
@@ -251,10 +229,6 @@ class Store:
     def close(self) -> None:
         """Close the file."""
         self.connection.close()
-
-
-def _key(row: Row) -> tuple[str, int, float, str]:
-    return row.network, row.point, row.radius, row.method
 
 
 def _short(text: str) -> str:

@@ -54,10 +54,9 @@ class Task:
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """The rows of a task and the time they took. ``cut``: searches that ran out of time, and the seconds they had."""
+    """The rows of a task and the time they took."""
 
     rows: tuple[Row, ...]
-    cut: tuple[tuple[Row, float], ...]
     questions: int
     seconds: float
 
@@ -73,7 +72,6 @@ def work(task: Task) -> Answer:
         _networks[task.digest] = pickle.loads(task.network)
     network = _networks[task.digest]
     rows: list[Row] = []
-    cut: list[tuple[Row, float]] = []
     with suited_to(max(network.sizes)), np.errstate(all="ignore"):
         for question in task.questions:
             left = task.due - time.time()
@@ -81,24 +79,22 @@ def work(task: Task) -> Answer:
                 break
             limit = min(left, math.inf if task.seconds is None else task.seconds)
             with timed(limit if math.isfinite(limit) else None):
-                found, unfinished = _answer(network, task, question)
-            rows.extend(found)
-            cut.extend((row, limit) for row in unfinished)
-    return Answer(tuple(rows), tuple(cut), len(task.questions), time.perf_counter() - started)
+                found = _answer(network, task, question)
+            if time.time() >= task.due:  # perhaps it was cut short; the same campaign asks it again
+                break
+            rows += found
+    return Answer(tuple(rows), len(task.questions), time.perf_counter() - started)
 
 
-def _answer(network: Network, task: Task, question: Question) -> tuple[list[Row], list[Row]]:
-    """The rows of a question, and those of them whose search ran out of time."""
+def _answer(network: Network, task: Task, question: Question) -> list[Row]:
+    """The rows of a question."""
     predicted = int(np.argmax(network(question.x)))
     label = predicted if question.label is None else question.label
     certifier = RadiusCertifier(network, question.x, label, predicted, question.method, task.rules)
     blank = Row(task.digest, question.point, 0.0, repr(question.method), label, predicted, 0.0, None, 0.0, 0.0)
     radii = [radius for radius in question.radii if radius > 0.0]
     rows = _at_radii(certifier, task, blank, radii) if radii else []
-    if len(radii) == len(question.radii):
-        return rows, []
-    searched, unfinished = _searched(certifier, task, blank)
-    return [searched, *rows], [searched] * unfinished
+    return rows if len(radii) == len(question.radii) else [_searched(certifier, task, blank), *rows]
 
 
 def _at_radii(certifier: RadiusCertifier, task: Task, blank: Row, radii: Sequence[float]) -> list[Row]:
@@ -128,11 +124,8 @@ def _row(certifier: RadiusCertifier, row: Row, proved: ClassBounds | ProofFailed
     return _filled(row, proved, found, row.radius)
 
 
-def _searched(certifier: RadiusCertifier, task: Task, row: Row) -> tuple[Row, bool]:
-    """The row of a search, and whether it ran out of time.
-
-    Attacks look within twice the radius at which the linearised network changes its class.
-    """
+def _searched(certifier: RadiusCertifier, task: Task, row: Row) -> Row:
+    """The row of a search. Attacks look within twice the radius at which the linearised network changes its class."""
     started, search = time.perf_counter(), RadiusSearch(certifier, TOLERANCE)
     if certifier.label == certifier.predicted:
         search.search()
@@ -144,7 +137,7 @@ def _searched(certifier: RadiusCertifier, task: Task, row: Row) -> tuple[Row, bo
     if task.restarts:
         (distance,) = _attacked(certifier, task, [2.0 * first_guess(certifier)])
         row = replace(row, broken=_nearer(row.broken, distance))
-    return replace(row, seconds=time.perf_counter() - started), search.unfinished
+    return replace(row, seconds=time.perf_counter() - started)
 
 
 def _filled(row: Row, proved: ClassBounds, found: CertifiedRadius, size: float) -> Row:

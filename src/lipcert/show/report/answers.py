@@ -225,7 +225,7 @@ def _sensitivity(item: Examined, models: bool) -> list[Block]:
 def _radius(item: Examined, models: bool) -> list[Block]:
     claim: CertifiedRadius = item.claim
     assert claim.proof is not None  # a file has one
-    bounded = f"f_{claim.label} − f_{claim.rival}" if claim.proof.pairwise else "the whole network"
+    bounded = f"f_{claim.label} − f_{claim.rival}"
     facts = {
         "Radius": f"{downward(claim.radius)} of {claim.ball:g}, the radius of the ball of the proof",
         "Class": f"{claim.label}; the one that limits the radius is {claim.rival}, as the file says",
