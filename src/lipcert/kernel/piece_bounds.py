@@ -240,19 +240,15 @@ class Bounding(ABC):
         with proving():
             second = curved.bound(pieces.lower, pieces.upper, self.layers(pieces.low), self.layers(pieces.high))
             values = self.to_second_order(second)
-        found = replace(
-            pieces, values=np.fmin(values, pieces.values), shares=second.shares[:, : pieces.shares.shape[-1]]
-        )
+        found = replace(pieces, values=np.fmin(values, pieces.values))
         found.values[second.empty] = self.least
         rest = np.flatnonzero(~pieces.second & ~second.empty)
         if rest.size:
             first = self._first_order(replace(pieces, low=second.low, high=second.high).take(rest))
             soon = (values[rest] <= self.coarse * first.values).mean(axis=-1) >= 0.5  # of most values
             soon &= ~kinked(self.network, self.layers(first.low), self.layers(first.high))
-            better = (found.values[rest] < first.values).any(axis=-1, keepdims=True)
-            shares = np.where(better, found.shares[rest], first.shares)
             least = np.fmin(first.values, found.values[rest])
-            found.put(rest, replace(first, values=least, shares=shares, second=soon))
+            found.put(rest, replace(first, values=least, second=soon))
         return found
 
     @abstractmethod

@@ -40,8 +40,6 @@ MOST_INPUTS: Final = 8
 """With more inputs a box has too many corners."""
 _FLAT: Final = 2.0**-40
 """A side of a box is taken to be at least so much of its longest; a larger box is no mistake."""
-_AT_ONCE: Final = 300_000
-"""Numbers in the polynomials of a layer over the pieces that are bounded together; more would not stay in a cache."""
 _POWERS = {1: (1.0, True, 0.0), 2: (0.5, False, 0.5), 3: (0.75, True, 0.25)}
 """What stands for a power of δ_i: a factor, whether δ_i is kept, and how far off that is at most."""
 
@@ -59,8 +57,7 @@ class Second:
     """What was proved of each piece: the Jacobian's norm is at most ``bounds``, its entries at most ``entries``.
 
     Outputs and their negatives are at most ``outputs``, pre-activations between ``low`` and ``high``; an ``empty``
-    piece has no input. A bound that is not finite proves nothing. ``shares`` estimates what each neuron adds to the
-    bound.
+    piece has no input. A bound that is not finite proves nothing.
     """
 
     bounds: Array
@@ -69,7 +66,6 @@ class Second:
     low: Array
     high: Array
     empty: Array
-    shares: Array
 
 
 class Monomials:
@@ -240,25 +236,18 @@ class SecondOrder:
         self.layers = [(dense(layer.weight), layer.bias, layer.neurons) for layer in network.layers]
         self.sizes = [Size(Near.weights(weight).size) for weight, *_ in self.layers]
         self.poly = Monomials(network.inputs)
-        widest = max(network.sizes[1:])
-        self.at_once = max(1, _AT_ONCE // (widest * sum(self.poly.count[1:4])))
 
     def bound(self, lower: Array, upper: Array, low: list[Array], high: list[Array]) -> Second:
         """At least the norm of the Jacobian on each box (count, d), where pre-activations lie between low and high."""
-        parts = np.array_split(np.arange(len(lower)), -(-len(lower) // self.at_once))
         with np.errstate(all="ignore"):
-            found = [
-                self._some(lower[part], upper[part], [(a[part], b[part]) for a, b in zip(low, high, strict=True)])
-                for part in parts
-            ]
-        return Second(*(np.concatenate(column) for column in zip(*found, strict=True)))
+            return self._bound(lower, upper, list(zip(low, high, strict=True)))
 
-    def _some(self, lower: Array, upper: Array, known: list[Interval]) -> tuple[Array, ...]:
+    def _bound(self, lower: Array, upper: Array, known: list[Interval]) -> Second:
         center = 0.5 * lower + 0.5 * upper
         half = up(np.maximum(upper - center, center - lower))
         half = np.maximum(half, _FLAT * half.max(axis=-1, keepdims=True))
         hidden, value, last, intervals, empty = self._forward(center, half, known)
-        bounds, entries, shares = self._backward(half, hidden, last)
+        bounds, entries = self._backward(half, hidden, last)
         rest = last.rest.above
         outputs = np.concatenate([up(value + up(last.above + rest)), up(up(last.below + rest) - value)], axis=-1)
         flat = ~(half > np.finfo(float).tiny).all(axis=-1)
@@ -267,7 +256,7 @@ class SecondOrder:
             for part in (bounds, entries, outputs)
         )
         floor, roof = (np.concatenate(side, axis=-1) for side in zip(*intervals, strict=True))
-        return bounds, entries, outputs, floor, roof, empty, np.concatenate(shares, axis=-1)
+        return Second(bounds, entries, outputs, floor, roof, empty)
 
     def _forward(
         self, center: Array, half: Array, known: list[Interval]
@@ -318,10 +307,8 @@ class SecondOrder:
         self.poly.add_product(cube, B, factor)
         return (found.reshape(-1, Z.shape[-1]) @ self.layers[k + 1][0].T).reshape(*Z.shape[:2], -1)
 
-    def _backward(
-        self, half: Array, hidden: list[tuple[Polynomial, Slopes]], last: Polynomial
-    ) -> tuple[Array, Array, list[Array]]:
-        """Bounds of the norm and of the entries, and shares of the neurons of each layer.
+    def _backward(self, half: Array, hidden: list[tuple[Polynomial, Slopes]], last: Polynomial) -> tuple[Array, Array]:
+        """Bounds of the norm and of the entries.
 
         Γ⁰ is G, Γ¹ is H, and K is |Γ¹|; sizes of Jacobians are by δ_j, their norms by x_j = h_j δ_j.
         """
@@ -333,7 +320,7 @@ class SecondOrder:
         quartic = np.zeros((count, len(weight), self.poly.count[4]))
         entries = Size(np.broadcast_to(last.fuzz.value[..., None], (count, len(weight), d)), last.fuzz.units)
         factors: list[tuple[Array, Array]] = []
-        shares: list[Size] = []
+        third = Size(np.zeros(count))
         for k, (layer, seen) in reversed(list(enumerate(hidden))):
             n, size, B = layer.Z.shape[-1], Size.of(G), layer.Z[:, :d]
             # Γ⁰ diag(ε') B by factors
@@ -341,7 +328,7 @@ class SecondOrder:
             g = _between(seen.error.value * (across.value / along.value))
             over = (seen.error / g).above
             factors.append((G * g[:, None, :], B * (1.0 / columns) * over[:, None, :]))
-            shares.append(along * g * (across * over))
+            third = third + (along * g * (across * over)).sum(-1).lost(8)
             # all else by sizes
             off, sway, loose = seen.off[:, None, :], seen.sway[:, None, :], (seen.most * layer.fuzz)[:, None, :]
             near = seen.other[:, None, :] * layer.bent + off * layer.twisted + loose
@@ -361,10 +348,7 @@ class SecondOrder:
             H = (H.reshape(-1, n) @ weight).reshape(*H.shape[:3], -1)
             K, G = Size.of(H).sum(1), (G * slope) @ weight
         left, right = (Size(spectral_above(np.concatenate(side, axis=-1))) for side in zip(*factors, strict=True))
-        third = left * right
-        for share in shares:
-            third = third + share.sum(-1).lost(8)
-        return *self._total(half, last, quartic, entries, third), [share.value for share in shares[::-1]]
+        return self._total(half, last, quartic, entries, third + left * right)
 
     def _signed(self, G: Array, GB: Array, layer: Polynomial, seen: Slopes) -> tuple[Array, Size]:
         """Γ⁰(tLw + t/2·q² + c/2·L²q), (count, outputs, monomials), and |∇(Γ⁰(tq + c/2·L²)w)| by δ_j.

@@ -17,7 +17,6 @@ import numpy as np
 
 from lipcert.errors import InvalidInput, ProofFailed
 from lipcert.kernel.cover import Cover, Leaf, prepare
-from lipcert.kernel.domain import corners
 from lipcert.kernel.hints import Interval
 from lipcert.kernel.piece_bounds import AXIS, Bounding, PieceBounds, Pieces, along_rays, has_rays
 from lipcert.kernel.taylor import MOST_INPUTS, curved
@@ -257,7 +256,7 @@ class _Search:
             kept = [leaf for leaf in batch if leaf.bound > enough and not self.settle(cover, leaf)]
             if not kept:
                 continue
-            self.add(cover.cut([leaf.node for leaf in kept], *self.cuts(kept, cover.bounding.starts)))
+            self.add(cover.cut([leaf.node for leaf in kept], *self.cuts(kept, cover.bounding)))
             share = min(self.upper, ceiling)
             now.say(
                 f"{cover.pieces} pieces, {len(self.open)} open, upper {share:.4g}, lower {self.lower:.4g},"
@@ -358,17 +357,17 @@ class _Search:
         if norms[best] > self.lower:
             self.lower, self.witness = float(norms[best]), points[best]
 
-    def cuts(self, leaves: list[Leaf], starts: Array) -> tuple[Array, Array, Array]:
-        """Where to cut each of the boxes; ``starts`` says where the neurons of each hidden layer begin."""
+    def cuts(self, leaves: list[Leaf], bounding: Bounding) -> tuple[Array, Array, Array]:
+        """Where to cut each of the boxes."""
         pieces, few = Pieces.stack([leaf.piece for leaf in leaves]), self.network.inputs <= FEW_INPUTS
         rows, width = np.arange(len(leaves)), pieces.upper - pieces.lower
-        which = to_halve(self.cut, pieces) if few else np.argmax(width, axis=-1)
+        which = to_halve(self.cut, pieces, bounding.root) if few else np.argmax(width, axis=-1)
         layer, at = np.full(len(leaves), AXIS), 0.5 * pieces.lower[rows, which] + 0.5 * pieces.upper[rows, which]
         open_ = (pieces.shares > 0).sum(axis=-1)
         for k in np.flatnonzero((open_ > 0) & ((not few) | (open_ <= _FEW))):
             neuron = int(np.argmax(pieces.shares[k]))
-            layer[k] = np.searchsorted(starts, neuron, side="right") - 1
-            which[k] = neuron - starts[layer[k]]
+            layer[k] = np.searchsorted(bounding.starts, neuron, side="right") - 1
+            which[k] = neuron - bounding.starts[layer[k]]
             interval = pieces.low[k, [neuron]], pieces.high[k, [neuron]]
             at[k] = kink(self.cut.layers[layer[k]], int(which[k]), *interval)
         return layer, which, at
@@ -385,20 +384,30 @@ def moves(network: Network, pieces: Pieces) -> Iterator[Array]:
         found = dense(layer.weight) @ ((0.5 * alpha + 0.5 * beta)[:, :, None] * found)
 
 
-def to_halve(network: Network, pieces: Pieces) -> Array:
-    """The axis to halve for each box: the one that contributes most to what its open neurons add to the bound.
+def to_halve(network: Network, pieces: Pieces, root: Pieces) -> Array:
+    """The axis to halve of each box: the one that contributes most to what open neurons add to the bound.
 
-    Relative to its interval, a neuron's move along an axis says how much narrower halving the axis makes it; the root
-    of the neuron's share weighs the gain.
+    Neuron j of a layer adds about (β_j - α_j)·‖∂f/∂φ_j‖ times how far it moves, all derivatives by middle slopes.
+    Its move along an axis, relative to its interval, says how much narrower halving the axis makes it. Where nothing is
+    open, the widest axis in units of the region is halved.
     """
-    shares, width = np.sqrt(pieces.shares), pieces.upper - pieces.lower
-    blame, begin = np.zeros(width.shape), 0
-    for move in moves(network, pieces):
+    width, whole = pieces.upper - pieces.lower, root.upper - root.lower
+    score = np.divide(width, whole, out=np.zeros(width.shape), where=whole > 0.0)
+    weights = [dense(layer.weight) for layer in network.layers]
+    slopes = slopes_of(network, pieces)
+    ahead = [weights[-1]]
+    for weight, (alpha, beta) in zip(weights[-2:0:-1], slopes[:0:-1], strict=True):
+        ahead.append((ahead[-1] * (0.5 * alpha + 0.5 * beta)[:, None, :]) @ weight)
+    open_, begin = np.zeros(width.shape), 0
+    for (alpha, beta), move, after in zip(slopes, moves(network, pieces), ahead[::-1], strict=True):
         mine = slice(begin, begin := begin + move.shape[1])
         reach = np.maximum(pieces.high[:, mine] - pieces.low[:, mine], move.max(axis=-1))[:, :, None]
         part = np.divide(move, reach, out=np.zeros(move.shape), where=reach > 0)
-        blame += np.einsum("kn,kni->ki", shares[:, mine], part)
-    return np.argmax(np.nan_to_num(blame) + 1e-9 * width / width.max(axis=-1, keepdims=True), axis=-1)
+        adds = (beta - alpha) * np.linalg.norm(after, axis=-2) * np.linalg.norm(move, axis=-1)
+        open_ += np.einsum("kn,kni->ki", adds, part)
+    open_ = np.nan_to_num(open_)
+    most = open_.max(axis=-1, keepdims=True)
+    return np.argmax(1e-9 * score + np.divide(open_, most, out=np.zeros(width.shape), where=most > 0.0), axis=1)
 
 
 def kink(layer: Layer, neuron: int, low: Array, high: Array) -> float:
@@ -455,7 +464,10 @@ class RowSearch:
                 batch = [leaf for leaf in batch if self.excess(leaf) > self.tolerance]
                 if not batch:
                     return
-                self.add(cover.cut([leaf.node for leaf in batch], *self.cuts(batch)))
+                pieces, layer = Pieces.stack([leaf.piece for leaf in batch]), np.full(len(batch), AXIS)
+                axis, rows = to_halve(self.network, pieces, cover.bounding.root), np.arange(len(batch))
+                at = 0.5 * pieces.lower[rows, axis] + 0.5 * pieces.upper[rows, axis]
+                self.add(cover.cut([leaf.node for leaf in batch], layer, axis, at))
                 took = time.perf_counter() - started
                 worst = -self.open[0][0] if self.open else 0.0
                 clock().say(f"{cover.pieces} pieces, {len(self.open)} open, at most {worst:.3g} widths too large")
@@ -480,30 +492,6 @@ class RowSearch:
         self.lower = np.fmax(self.lower, self.reached(middles[np.isfinite(middles).all(axis=1)]).max(axis=0))
         for leaf in leaves:
             heapq.heappush(self.open, (-self.excess(leaf), leaf.node))
-
-    def cuts(self, leaves: list[Leaf]) -> tuple[Array, Array, Array]:
-        """The axis to halve of each box: the one along which open slopes, of all layers, change outputs most.
-
-        Halving axis i takes from neuron j of a layer about (β_j - α_j)·|∂v_j/∂x_i|·width_i times ‖∂f/∂φ_j‖, all
-        derivatives by middle slopes. Where nothing is open, the widest axis in units of the region is halved.
-        """
-        pieces = Pieces.stack([leaf.piece for leaf in leaves])
-        width = pieces.upper - pieces.lower
-        whole = np.subtract(*corners(self.region)[::-1])
-        score = np.divide(width, whole, out=np.zeros(width.shape), where=whole > 0.0)
-        weights = [dense(layer.weight) for layer in self.network.layers]
-        slopes = slopes_of(self.network, pieces)
-        ahead = [weights[-1]]
-        for weight, (alpha, beta) in zip(weights[-2:0:-1], slopes[:0:-1], strict=True):
-            ahead.append((ahead[-1] * (0.5 * alpha + 0.5 * beta)[:, None, :]) @ weight)
-        open_ = np.zeros(width.shape)
-        for (alpha, beta), move, after in zip(slopes, moves(self.network, pieces), ahead[::-1], strict=True):
-            open_ += np.einsum("kn,kni->ki", (beta - alpha) * np.linalg.norm(after, axis=-2), move)
-        most = open_.max(axis=-1, keepdims=True)
-        axis = np.argmax(1e-9 * score + np.divide(open_, most, out=np.zeros(width.shape), where=most > 0.0), axis=1)
-        rows = np.arange(len(leaves))
-        at = 0.5 * pieces.lower[rows, axis] + 0.5 * pieces.upper[rows, axis]
-        return np.full(len(leaves), AXIS), axis, at
 
 
 def slopes_of(network: Network, pieces: Pieces) -> list[Interval]:
