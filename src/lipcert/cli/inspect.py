@@ -59,7 +59,7 @@ def describe(network: Network, imported: Imported | None) -> dict[str, Any]:
     """Everything about a network, in JSON's types."""
     layers = []
     for number, layer in enumerate(network.layers):
-        origin = imported.lowered.origins[number] if imported else Origin((), (), 0, 0)
+        origin = imported.origins[number] if imported else Origin((), (), 0, 0)
         names = Counter[str]()
         for row, index in layer.neurons.groups if layer.neurons else ():
             names[row.name] += int(index.size)
@@ -70,7 +70,7 @@ def describe(network: Network, imported: Imported | None) -> dict[str, Any]:
     numbers = sum(entries(layer.weight) + layer.size for layer in network.layers)
     return {
         "inputs": network.inputs,
-        "input_shape": list(imported.input_shape) if imported else [network.inputs],
+        "input_shape": list(network.input_shape or [network.inputs]),
         "outputs": network.outputs,
         "layers": layers,
         "parameters": imported.parameters if imported else numbers,

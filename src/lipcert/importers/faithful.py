@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
 from lipcert.errors import UnreadableModel
-from lipcert.importers.lowering import Lowered
+from lipcert.importers.lowering import Origin
 from lipcert.model.activation_table import STRAIGHT
 from lipcert.model.arrays import Array
-from lipcert.model.network import Layer, Network, Neurons, entries
+from lipcert.model.network import Layer, Network, entries
 from lipcert.runtime.clock import clock
 
 _WORK, _FEWEST = 5e8, 10
@@ -26,18 +25,13 @@ SIZES: Final = (
 )
 """Sizes of random inputs: a limit is noticed if it is below them. Single precision has no numbers beyond 4e38."""
 
-NOISE: Final = 16.0
-"""Units of roundoff by which every sum and every activation is disturbed to learn what rounding does."""
-
-DRAWS: Final = 3
-"""How often it is disturbed, each time both ways, so that a neuron at its kink is moved to either side."""
-
-MARGIN: Final = 16.0
-"""How many times the largest disturbance seen may be reached. A model's roundings are about one unit each, 1/256 of
+NOISE, DRAWS, MARGIN = 16.0, 3, 16.0
+"""Units of roundoff by which every sum and activation is disturbed to learn what rounding does; how often, both ways;
+how many times the largest disturbance seen may be reached. A model's roundings are about one unit each, 1/256 of
 what is allowed, so that all draws are too small by chance at one output in 10⁷ or fewer."""
 
-_KINK_WORK = 4e9
-"""Products that the search for kinks may cost."""
+_KINK_WORK, _MOST_KINKS = 4e9, 64
+"""Products that the search for kinks may cost, and how many kinks are looked for."""
 
 _MEMORY = 3e7
 """Numbers that are kept at once."""
@@ -72,34 +66,24 @@ HALF: Final = Precision(2.0**-11, 2.0**-8, 1e3, 2.0**-14, np.float16)
 
 @dataclass(frozen=True, eq=False)
 class Original:
-    """A model as its own library runs it.
+    """A model as its own ``library`` runs it: one input, flat, to the output, flat.
 
-    Attributes
-    ----------
-    run : one input, flat, to the output, flat.
-    precision : how it computes.
-    library : who runs it, for messages.
-    unit : the precision of its activations, relative, where that is less than the precision it computes in.
+    ``off`` is how far its activations are from those of the network, relatively, where that is more than rounding.
     """
 
     run: Callable[[Array], Array]
     precision: Precision
     library: str
-    unit: float = 0.0
+    off: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
 class Imported:
-    """What an importer returns: the network, where it comes from, and the model's input shape and parameter count."""
+    """What an importer returns: the network, where it comes from, and the model's parameter count."""
 
-    lowered: Lowered
-    input_shape: tuple[int, ...]
+    network: Network
+    origins: tuple[Origin, ...]
     parameters: int
-
-    @cached_property
-    def network(self) -> Network:
-        """The network, which remembers the shape of the model's inputs."""
-        return replace(self.lowered.network, input_shape=tuple(self.input_shape))
 
 
 def confirm(network: Network, originals: Iterable[Original], points: Any = None, *, seed: int = 0) -> None:
@@ -120,17 +104,18 @@ def confirm(network: Network, originals: Iterable[Original], points: Any = None,
     say = clock().say
     say("comparing with the model: looking for points at kinks")
     given = np.zeros((0, network.inputs)) if points is None else network.point("points", points)
-    drawn = _tests(network, seed)
+    drawn = int.from_bytes(_fingerprint(network))
+    random = np.concatenate([sample(network.inputs, s) for s in (seed, drawn)])
+    random = np.concatenate([random, at_kinks(network, random, np.random.default_rng(drawn))])
     # in a network of many weights a point costs much, and there are many neurons to show what is wrong
     most = max(_FEWEST, int(_WORK / sum(cost(layer) for layer in network.layers)))
     for original in originals:
         with np.errstate(over="ignore"):
             kind = original.precision.dtype  # so that both sides see the same input
-            parts = [np.reshape(part, (-1, network.inputs)).astype(kind).astype(float) for part in (given, drawn)]
+            parts = [np.reshape(part, (-1, network.inputs)).astype(kind).astype(float) for part in (given, random)]
         chosen, tests = (part[np.isfinite(part).all(axis=1)] for part in parts)
         tests = tests[np.unique(np.linspace(0, len(tests) - 1, min(most, len(tests))).astype(int))]
-        tests = np.concatenate([chosen, tests])
-        theirs = []
+        tests, theirs = np.concatenate([chosen, tests]), []
         for number, x in enumerate(tests, 1):
             say(f"comparing with {original.library}: point {number} of {len(tests)}")
             theirs.append(np.asarray(original.run(x), dtype=float).ravel())
@@ -144,21 +129,19 @@ def confirm(network: Network, originals: Iterable[Original], points: Any = None,
         _compare(network, original, tests, np.stack(theirs))
 
 
-def _tests(network: Network, seed: int) -> Array:
-    state = hashlib.blake2b(digest_size=7)  # the second draw depends on every weight and bias
+def _fingerprint(network: Network) -> bytes:
+    state = hashlib.blake2b(digest_size=7)  # of every weight and bias
     for layer in network.layers:
         stored: Any = layer.convolution.kernel if layer.convolution else layer.linear  # so that no matrix is made
         for array in (stored if isinstance(stored, np.ndarray) else stored.data, layer.bias):
             state.update(np.ascontiguousarray(array).tobytes())
-    drawn = int.from_bytes(state.digest())
-    random = np.concatenate([sample(network.inputs, s) for s in (seed, drawn)])
-    return np.concatenate([random, at_kinks(network, random, np.random.default_rng(drawn))])
+    return state.digest()
 
 
 def _compare(network: Network, original: Original, tests: Array, theirs: Array) -> None:
     precision = original.precision
     with np.errstate(all="ignore"):
-        ours, spread, largest = disturbed(network, tests, max(precision.unit, original.unit))
+        ours, spread, largest = disturbed(network, tests, max(precision.unit, original.off / NOISE))
         finite = np.isfinite(theirs).all(axis=1)
         wanting = ~finite & (largest < precision.within)
         counts = finite & np.isfinite(ours).all(axis=1) & np.isfinite(spread).all(axis=1)
@@ -216,44 +199,36 @@ def at_kinks(network: Network, tests: Array, rng: np.random.Generator) -> Array:
     tests = tests[:: -(-len(tests) // _rows(network))]
     size = np.abs(tests).max(axis=1)
     tests = tests[np.argsort(np.where(size == 0.0, np.inf, size), kind="stable")]
-    kinks = list(_kinks(network))
-    limit = int(np.clip(_KINK_WORK / (120.0 * sum(cost(layer) for layer in network.layers)), 2, 64))
+    kinks = [
+        (place, int(neuron), float(value))
+        for place, layer in enumerate(network.layers)
+        for row, index in (layer.neurons.groups if layer.neurons else ())
+        for knot in (row.knots(np.zeros(index.size)) if row.row.kinks else ())
+        for neuron, value in zip(index, np.broadcast_to(knot, index.shape), strict=True)
+    ]
+    limit = int(np.clip(_KINK_WORK / (120.0 * sum(cost(layer) for layer in network.layers)), 2, _MOST_KINKS))
     chosen = [kinks[k] for k in rng.permutation(len(kinks))] if len(kinks) > limit else kinks
+    found: list[tuple[Any, ...]] = []
     with np.errstate(all="ignore"):
-        seen, found = network.preactivations(tests), []
+        seen = network.preactivations(tests)
         for layer, neuron, knot in chosen:
             value = seen[layer][:, neuron] - knot
             below, above = (np.flatnonzero(side & np.isfinite(value)) for side in (value < 0.0, value >= 0.0))
-            if below.size and above.size:
+            if below.size and above.size and len(found) < limit:
                 found.append((layer, neuron, knot, tests[below[0]], tests[above[0]]))
-            if len(found) == limit:
-                break
         if not found:
             return np.zeros((0, network.inputs))
-        return _bisected(network, *(np.array(part) for part in zip(*found, strict=True)))
-
-
-def _bisected(network: Network, layer: Array, neuron: Array, knot: Array, low: Array, high: Array) -> Array:
-    """Both ends after the crossings have been bisected; at ``low`` the value is under the knot, at ``high`` not."""
-    before = network.slice(0, int(layer.max()) + 1)
-    for _ in range(70):
-        middle = 0.5 * low + 0.5 * high
-        if ((middle == low) | (middle == high)).all():
-            break
-        values = before.preactivations(middle)
-        value = np.array([values[i][k, j] for k, (i, j) in enumerate(zip(layer, neuron, strict=True))])
-        under = (value < knot)[:, None]
-        low, high = np.where(under, middle, low), np.where(under, high, middle)
+        layers, neurons, knots, low, high = (np.array(part) for part in zip(*found, strict=True))
+        before = network.slice(0, int(layers.max()) + 1)
+        for _ in range(70):
+            middle = 0.5 * low + 0.5 * high
+            if ((middle == low) | (middle == high)).all():
+                break
+            values = before.preactivations(middle)
+            value = np.array([values[i][k, j] for k, (i, j) in enumerate(zip(layers, neurons, strict=True))])
+            under = (value < knots)[:, None]
+            low, high = np.where(under, middle, low), np.where(under, high, middle)
     return np.concatenate([low, high])
-
-
-def _kinks(network: Network) -> Iterator[tuple[int, int, float]]:
-    """Every (layer, neuron, knot) at which an activation may have a kink."""
-    for place, layer in enumerate(network.layers):
-        for row, index in layer.neurons.groups if layer.neurons else ():
-            for knot in row.knots(np.zeros(index.size)) if row.row.kinks else ():
-                for neuron, value in zip(index, np.broadcast_to(knot, index.shape), strict=True):
-                    yield place, int(neuron), float(value)
 
 
 def cost(layer: Layer) -> int:
@@ -282,7 +257,13 @@ def disturbed(network: Network, x: Array, unit: float, seed: int = 0) -> tuple[A
         bends = np.zeros(1)
         if layer.neurons is not None:
             exact = layer.neurons.value(v)
-            bends = np.abs(exact) + _beyond(layer.neurons, v, np.minimum(sums, 2.0 / (NOISE * unit)))
+            bends = np.abs(exact)
+            for row, index in layer.neurons.groups:
+                if any(piece != STRAIGHT for piece in row.shape):
+                    scale = np.max([1.0, *(np.max(np.abs(parameter)) for parameter in row.parameters)])
+                    bends[:, index] += scale * (1.0 + np.minimum(np.abs(v[:, index]), 64.0))
+                if np.isfinite(row.row.period):  # a step may lead anywhere after many periods, or back
+                    bends[:, index] += np.minimum(sums[:, index], 2.0 / (NOISE * unit))
         reaches.append((sums, bends))
     moved = np.zeros_like(exact)
     for number in range(2 * DRAWS):
@@ -305,19 +286,3 @@ def _rows(network: Network) -> int:
 
 def _shaken(value: Array, reach: Array, rng: np.random.Generator) -> Array:
     return value + np.where(rng.integers(0, 2, value.shape, dtype=np.uint8) == 1, reach, -reach)
-
-
-def _beyond(neurons: Neurons, v: Array, most: Array) -> Array:
-    """What activations may be moved by beyond their own size; 0 for straight pieces.
-
-    Terms may cancel in the formula of a curved one. In a periodic one a step may lead anywhere after many periods, or
-    back: up to ``most``.
-    """
-    sizes = np.zeros(v.shape)
-    for row, index in neurons.groups:
-        if any(piece != STRAIGHT for piece in row.shape):
-            scale = np.max([1.0, *(np.max(np.abs(parameter)) for parameter in row.parameters)])
-            sizes[:, index] = scale * (1.0 + np.minimum(np.abs(v[:, index]), 64.0))
-        if np.isfinite(row.row.period):
-            sizes[:, index] += most[:, index]
-    return sizes

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -83,12 +83,13 @@ def read_onnx(
     model = _prepared(judge, opset)
     graph = Reader(model, source, stored_arrays(model.graph), max(opset, OLDEST_OPSET)).read()
     try:
-        network = lower(graph)
+        lowered = lower(graph)
     except InvalidInput as error:  # numbers that are not finite
         raise UnreadableModel(f"the model is no network: {error}") from None
-    confirm(network.network, [_original(judge, source)], points)
+    confirm(lowered.network, [_original(judge, source)], points)
     parameters = sum(int(np.prod(t.dims)) for t in model.graph.initializer if t.data_type in (FLOAT, DOUBLE))
-    return Imported(network, source.shape[1:] if source.batched else source.shape, parameters)
+    shape = source.shape[1:] if source.batched else source.shape
+    return Imported(replace(lowered.network, input_shape=shape), lowered.origins, parameters)
 
 
 def _open(path: Path | onnx.ModelProto) -> onnx.ModelProto:

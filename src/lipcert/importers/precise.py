@@ -1,24 +1,19 @@
 """Numbers kept as the sum of two floats with a bound of what is missing, and sparse matrices of them.
 
-A composed affine map has sums of products as coefficients. A certificate allows each stored coefficient to be off by
-2⁻⁵⁰ of itself. Two facts let us compute the coefficients far better than that (Higham, Accuracy and Stability of
-Numerical Algorithms, 2002, sections 2.6 and 4.3; rounding to nearest):
-
-* a + b = s + e with floats s = fl(a + b) and e, unless s overflows (:func:`two_sum`);
-* a·b = p + e with floats p = fl(a·b) and e, unless something overflows or |p| < 2⁻⁹⁰⁰ (:func:`two_product`).
-
-Each operation adds everything that does not fit into two floats to ``error``; error 0 means that the number is exact.
-Errors are sums and products of a few non-negative floats, which lose less than 2⁻⁴⁰ of themselves; ``_UP`` makes up for
-it. Underflow loses less than 2⁻¹⁰⁰⁰ in an operation, which is added wherever it can occur. Overflow leaves an infinity
-or NaN behind. :attr:`Precise.good` compares ``error`` with the number itself, so it also refuses numbers that lost
-their digits in cancellation, and infinities.
+A certificate allows each stored coefficient to be off by 2⁻⁵⁰ of itself. Coefficients of composed maps are computed far
+better than that, by two facts (Higham, Accuracy and Stability of Numerical Algorithms, 2002, sections 2.6 and 4.3):
+a + b = s + e with floats s = fl(a + b) and e, unless s overflows, and a·b = p + e with floats p = fl(a·b) and e, unless
+something overflows or |p| < 2⁻⁹⁰⁰. Each operation adds everything that does not fit into two floats to ``error``; error 0
+means that the number is exact. Errors are sums and products of a few non-negative floats, which lose less than 2⁻⁴⁰ of
+themselves; ``_UP`` makes up for it. Underflow loses less than 2⁻¹⁰⁰⁰ in an operation, which is added wherever it can
+occur. Overflow leaves an infinity or NaN behind, which :attr:`Precise.good` refuses, as it does lost digits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -73,11 +68,6 @@ class Precise:
         with np.errstate(over="ignore", invalid="ignore"):
             off = (np.abs(self.low) + self.error) / _U  # divided, so that nothing underflows
             return np.asarray(np.isfinite(self.high) & (off <= TOLERANCE * np.abs(self.high)))
-
-    @property
-    def ones(self) -> bool:
-        """Whether every number is 1."""
-        return bool((self.high == 1.0).all() and not self.low.any() and not self.error.any())
 
     @property
     def parts(self) -> tuple[Array, Array, Array]:
@@ -213,10 +203,9 @@ class PreciseMatrix:
         while (key[1:] == key[:-1]).any():  # each round adds up pairs of neighbours of one place
             starts = np.flatnonzero(np.r_[True, key[1:] != key[:-1]])
             odd = (np.arange(key.size) - np.repeat(starts, np.diff(np.r_[starts, key.size]))) % 2 == 1
-            even, after = np.flatnonzero(~odd), np.r_[odd[1:], False]
-            pairs = after[even]
-            added = values.take(even[pairs]) + values.take(even[pairs] + 1)
-            values = Precise(*map(partial(_replaced, where=pairs), values.take(even).parts, added.parts))
+            even = np.flatnonzero(~odd)
+            after = np.minimum(even + 1, key.size - 1)
+            values = values.take(even) + values.take(after).each(lambda part: np.where(odd[after], part, 0.0))  # noqa: B023
             key = key[even]
         if values.nothing.any():
             kept = np.flatnonzero(~values.nothing)
@@ -276,28 +265,20 @@ class PreciseMatrix:
     def __matmul__(self, other: PreciseMatrix) -> PreciseMatrix:
         """self·other, term by term; an infinity alone where that would take too many terms."""
         shape = (self.shape[0], other.shape[1])
-        if self.diagonal and self.values.ones:
-            return other
-        if other.diagonal and other.values.ones:
-            return self
+        plain, plain_other = (
+            (part.high == 1.0).all() and not part.low.any() and not part.error.any()
+            for part in (self.values, other.values)
+        )
+        if (self.diagonal and plain) or (other.diagonal and plain_other):
+            return other if self.diagonal and plain else self
         counts = np.bincount(other.rows, minlength=other.shape[0])
         each = counts[self.columns]  # terms with each entry
         terms = int(each.sum())
         if terms > max(_MOST_TERMS, 4 * (self.rows.size + other.rows.size)):
             return PreciseMatrix(shape, np.zeros(1, dtype=int), np.zeros(1, dtype=int), Precise.of([np.inf]))
-        left: Any = slice(None)
-        right = np.cumsum(counts)[self.columns] - 1  # where each entry meets one other
-        if not (each == 1).all():
-            left = np.repeat(np.arange(each.size), each)
-            right = np.arange(terms) + np.repeat(right + 1 - np.cumsum(each), each)
-        values = self.values.take(left)
-        if not other.values.ones:
-            values = other.values.take(right) if self.values.ones else values * other.values.take(right)
+        left = np.repeat(np.arange(each.size), each)
+        right = np.cumsum(counts)[self.columns] - each  # where each entry meets the first
+        right = np.repeat(right - np.cumsum(each) + each, each) + np.arange(terms)
+        one, two = self.values.take(left), other.values.take(right)
+        values = two if plain else one if plain_other else one * two
         return PreciseMatrix.of_entries(shape, self.rows[left], other.columns[right], values)
-
-
-def _replaced(array: Array, new: Array, where: Array) -> Array:
-    """An array with other numbers in some places."""
-    result = np.array(array)
-    result[where] = new
-    return result

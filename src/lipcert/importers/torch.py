@@ -59,7 +59,7 @@ def read_module(
         input_shape = _shape(entry, first=1) if input_shape is None and entry is not None else input_shape
         with silent():
             module = _functional(module, harmless=()).module(check_guards=False)
-    module = checks.unwrapped(module)
+    module = checks.in_single(checks.unwrapped(module))
     given = _given(module, fixed, output)
     checks.inspect(module)
     if isinstance(points, torch.Tensor):
@@ -68,13 +68,18 @@ def read_module(
     try:
         exported = _found(given, input_shape)
         own = _without_softmax(exported) if drop_softmax else exported
-        graph = _Reader(own, given).read()
+        reader = _Reader(own, given)
+        graph = reader.read()
         checks.same_operations(given, exported.program, exported.example())
     finally:
         checks.unchanged(before, checks.state(module))  # what changes a module is the cause of all else
     lowered = lower(graph)
-    confirm(lowered.network, _originals(given, own, drop_softmax), points)
-    return Imported(lowered, exported.shape[1:], sum(parameter.numel() for parameter in module.parameters()))
+    # where a softmax was dropped the graph stands for the module, whose operations are known to be the same
+    run = _runner(own.run if drop_softmax else given, exported)
+    precision = SINGLE if exported.dtype == torch.float32 else DOUBLE
+    confirm(lowered.network, [Original(run, precision, "PyTorch", reader.build.off)], points)
+    network = replace(lowered.network, input_shape=exported.shape[1:])
+    return Imported(network, lowered.origins, sum(parameter.numel() for parameter in module.parameters()))
 
 
 # the module as a function of one tensor --------------------------------------------------------------------------
@@ -204,29 +209,21 @@ class _Exported:
         """What stands for a node that is no operation: a parameter, buffer or constant, or what is given."""
         return self.state.get(node.name, given) if node.op == "placeholder" else getattr(self.graph, str(node.target))
 
-    def run(self, x: torch.Tensor, wide: bool) -> torch.Tensor:
-        """What the graph makes of an input, maybe with all numbers in double precision."""
+    def run(self, x: torch.Tensor) -> torch.Tensor:
+        """What the graph makes of an input."""
         values: dict[fx.Node, Any] = {}
         for node in self.graph.graph.nodes:
             if node.op == "call_function":
                 args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda n: values[n])
-                values[node] = _computed(node, args, kwargs, wide)
+                values[node] = node.target(*args, **kwargs)
             elif node.op != "output":
-                values[node] = _widened(self.held(node, x)) if wide else self.held(node, x)
+                values[node] = self.held(node, x)
         found: torch.Tensor = values[self.result]
         return found
 
     @property
     def calls(self) -> list[fx.Node]:
         return [node for node in self.graph.graph.nodes if node.op == "call_function"]
-
-
-def _computed(node: fx.Node, args: Any, kwargs: Any, wide: bool) -> Any:
-    """The result of an operation; in double precision numbers that it makes itself are rounded as they were."""
-    if wide and node.all_input_nodes:
-        args, kwargs = fx.node.map_aggregate((args, kwargs), _widened)
-    result = node.target(*args, **kwargs)  # type: ignore[operator]
-    return fx.node.map_aggregate(result, _widened) if wide else result
 
 
 def _widened(leaf: Any) -> Any:
@@ -239,10 +236,8 @@ def _found(module: _Given, input_shape: Sequence[int] | None) -> _Exported:
     """The export for an input of the given shape, else of one that a linear layer tells."""
     if input_shape is not None:
         return _exported(module, (1, *input_shape))
-    layers = [part.weight for part in module.modules() if isinstance(part, torch.nn.Linear)]
-    matrices = [value for value in module.parameters() if value.ndim == 2]
     failed = ""
-    for size in dict.fromkeys(int(weight.shape[1]) for weight in (*layers, *matrices)):
+    for size in dict.fromkeys(int(value.shape[1]) for value in module.parameters() if value.ndim == 2):
         dtype, why = _type(module, (1, size))
         failed = failed or why
         if dtype is not None and _tells(exported := _exported(module, (1, size)), size):
@@ -361,30 +356,9 @@ def silent() -> Iterator[None]:
         logging.disable(before)
 
 
-# what is compared with the network -------------------------------------------------------------------------------
-
-
-def _originals(module: _Given, exported: _Exported, graphs: bool) -> Iterator[Original]:
-    """The module as it is, and its graph in double precision.
-
-    Where a softmax was dropped the graph stands for the module, whose operations are known to be the same.
-    """
-    single = exported.dtype == torch.float32
-    call = (lambda x: exported.run(x, False)) if graphs else module
-    yield Original(_runner(call, exported, exported.dtype), SINGLE if single else DOUBLE, "PyTorch")
-    if single:
-        # PyTorch's softplus switches to x where single precision cannot tell, but double precision can
-        coarse = 2.0**-21 if any(name_of(node.target) == "softplus" for node in exported.calls) else 0.0
-        wide = _runner(lambda x: exported.run(x, True), exported, torch.float64)
-        yield Original(wide, DOUBLE, "PyTorch in double precision", coarse)
-
-
-def _runner(
-    call: Callable[[torch.Tensor], torch.Tensor], exported: _Exported, dtype: torch.dtype
-) -> Callable[[Array], Array]:
-
+def _runner(call: Callable[[torch.Tensor], torch.Tensor], exported: _Exported) -> Callable[[Array], Array]:
     def run(x: Array) -> Array:
-        given = torch.from_numpy(x.copy()).to(dtype).reshape(exported.shape)
+        given = torch.from_numpy(x.copy()).to(exported.dtype).reshape(exported.shape)
         try:
             with torch.no_grad(), checks.quiet():
                 return np.asarray(call(given.to(exported.place)).cpu().numpy().ravel(), dtype=float)
@@ -474,8 +448,9 @@ class _Reader:
                 "it is random; keep random numbers in a buffer, or pass training=self.training to dropout"
             )
         try:
-            with torch.no_grad(), checks.quiet():
-                return _computed(node, args, kwargs, True)
+            with torch.no_grad(), checks.quiet():  # in double precision, but numbers that it makes itself as they were
+                given = fx.node.map_aggregate((args, kwargs), _widened) if node.all_input_nodes else (args, kwargs)
+                return fx.node.map_aggregate(target(*given[0], **given[1]), _widened)
         except Exception as error:  # it ran when the module did, but not on what was made of its operands here
             raise Unsupported(f"it is called in an unknown way: {_first_line(error)}") from None
 

@@ -40,9 +40,13 @@ _UNKNOWN = f"unknown operation; {_PART}"
 
 
 class TorchBuilder(Builder):
-    """A graph under construction; ``unit`` is the unit roundoff of the operation that is being read."""
+    """A graph under construction; ``unit`` is the unit roundoff of the operation that is being read.
+
+    ``off`` is how far an activation of the model is from ours, relatively.
+    """
 
     unit = 2.0**-53
+    off = 0.0
 
 
 def name_of(target: Any) -> str:
@@ -164,13 +168,15 @@ def _hardtanh(b: Builder, x: Tensor, **limits: float) -> Tensor:
 
 
 def _softplus(b: TorchBuilder, x: Tensor, beta: float, threshold: float) -> Tensor:
-    # beyond βx = t PyTorch returns x: less than softplus by log(1 + exp(-t))/β, which must be lost in rounding t/β
-    half = b.unit * 2.0 ** np.floor(np.log2(threshold / beta)) if threshold > 0 and beta > 0 else 0.0
-    if not np.exp(-threshold) <= half * beta:
+    """Beyond βx = t PyTorch returns x, which is less than softplus by log(1 + exp(-t))/β."""
+    jump = float(np.exp(-threshold))
+    if not (beta > 0.0 and jump <= 2.0**-20):
         raise Unsupported(
-            f"beyond its threshold of {threshold} it jumps away from softplus by {np.exp(-threshold):.2g}, which"
-            " shows in the precision of the module; give threshold=40 (20 does in single precision)"
+            f"at its threshold of {threshold} it jumps by {jump / beta:.2g}; give a threshold of 20 or more"
         )
+    if jump > b.unit * 2.0 ** np.floor(np.log2(threshold)):  # it is not lost in rounding
+        b.off = max(b.off, jump / threshold)
+        b.kind += f", as log(1 + exp(x)): the module is below it by up to {jump / beta:.2g} where it returns x"
     return b.activate(x, "softplus", beta=beta)
 
 
