@@ -112,7 +112,8 @@ def main() -> int:
         show(f"{channels} × {layers}", lc.conv_stack(kernels, (image, image)), METHODS[:1])
         return 0
     for name, limit in () if asked.shapes else LIMITS.items():
-        above |= show(name, lc.conv_stack(asked.data / f"{name}.npz", (14, 14)), METHODS, limit)
+        kernels = [array for _, array in sorted(np.load(asked.data / f"{name}.npz").items())]
+        above |= show(name, lc.conv_stack(kernels, (14, 14)), METHODS, limit)
     methods = (lc.ClosedForm(), lc.Joint(seconds=60))
     show("VGG", vgg(random), methods)
     show("ResNet", resnet(random), methods)

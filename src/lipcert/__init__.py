@@ -17,7 +17,6 @@ from lipcert.errors import (
 )
 from lipcert.importers import load
 from lipcert.importers.kernels import conv_stack
-from lipcert.importers.registry import register as register_activation
 from lipcert.kernel.hints import Linear, Lipschitz
 from lipcert.methods.greedy import ClosedForm, Diagonal, Scalar
 from lipcert.methods.joint import Joint
@@ -92,7 +91,6 @@ __all__ = [
     "piecewise_linear",
     "published",
     "reach",
-    "register_activation",
     "save_answer",
     "sensitivity",
     "sweep",

@@ -341,26 +341,6 @@ def test_operators_that_are_refused(name: str) -> None:
         lc.load(model_of(nodes, (1, *shape), constants, opset))
 
 
-def function_model(body: list[Any]) -> Any:
-    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("mine", 1)]
-    wave = helper.make_function("mine", "Wave", ["v"], ["w"], body, opsets[:1])
-    nodes = [helper.make_node("Gemm", ["x", "W"], ["a"]), helper.make_node("Wave", ["a"], ["y"], domain="mine")]
-    entry, result = (helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in (("x", [1, 3]), ("y", None)))
-    weight = onnx.numpy_helper.from_array(np.random.default_rng(0).normal(size=(3, 2)).astype(np.float32), "W")
-    graph = helper.make_graph(nodes, "g", [entry], [result], [weight])
-    return helper.make_model(graph, opset_imports=opsets, functions=[wave], ir_version=9)
-
-
-def test_registered_functions_of_onnx_models() -> None:
-    pytest.importorskip("onnxruntime")
-    lc.register_activation(lc.activation("cos"), onnx="mine:Wave")
-    network = lc.load(function_model([helper.make_node("Cos", ["v"], ["w"])]))
-    assert network.layers[0].neurons is not None
-    assert network.layers[0].neurons.describe() == "cos"
-    with pytest.raises(lc.UnreadableModel, match="the import is not faithful"):
-        lc.load(function_model([helper.make_node("Sin", ["v"], ["w"])]))
-
-
 def test_half_precision_is_read_as_the_numbers_that_are_stored() -> None:
     dtype = np.float16
     rng = np.random.default_rng(2)

@@ -246,44 +246,6 @@ def test_quantised_modules_are_refused_with_a_sentence() -> None:
         lc.load(module)
 
 
-class Cosine(nn.Module):
-    def forward(self, x: Any) -> Any:
-        return torch.cos(x) * 1.0
-
-
-def test_registered_classes_are_read_as_their_activation_and_compared() -> None:
-    wave = lc.define_activation("my_cos", np.cos, lambda v: -np.sin(v), [0.5 * np.pi, 1.5 * np.pi], period=2 * np.pi)
-    lc.register_activation(wave, torch=Cosine)
-    module = dense(Cosine())
-    network = lc.load(module)
-    assert network.layers[0].neurons is not None
-    assert network.layers[0].neurons.describe() == wave.name
-    assert network.digest.startswith("declared:")
-    same(network, module, (3,), near=1e-5)
-
-    class Liar(nn.Module):
-        def forward(self, x: Any) -> Any:
-            return torch.cos(x) * 1.01
-
-    lc.register_activation(wave, torch=Liar)
-    with pytest.raises(UnreadableModel, match="the import is not faithful"):
-        lc.load(dense(Liar()))
-
-    class Child(Cosine):  # not registered itself
-        def forward(self, x: Any) -> Any:
-            return torch.sin(x)
-
-    found = lc.load(dense(Child()))
-    assert found.layers[0].neurons is not None
-    assert found.layers[0].neurons.describe() == "sin"
-
-
-@pytest.mark.parametrize(("torch_class", "name"), [(nn.ReLU, None), (3, None), (None, ""), (None, 4)])
-def test_what_cannot_be_registered(torch_class: Any, name: Any) -> None:
-    with pytest.raises(InvalidInput, match="must be a"):
-        lc.register_activation(lc.activation("cos"), torch=torch_class, onnx=name)
-
-
 def test_saved_programs_are_read_and_run_nothing(tmp_path: Path) -> None:
     module, path = (
         dense(nn.GELU(), fn(lambda x: torch.cat([x[:, :2].relu_(), x[:, 2:] * torch.tensor([0.5, 2.0])], 1))),

@@ -17,7 +17,6 @@ from lipcert.importers.builder import Opaque, Positions, Room, Tensor, Unsupport
 from lipcert.importers.faithful import Imported, Original, confirm
 from lipcert.importers.graph import Graph
 from lipcert.importers.lowering import lower
-from lipcert.importers.registry import of_function
 from lipcert.importers.untrusted import LARGEST_INPUT, few, line, shown
 from lipcert.importers.windows import positions
 from lipcert.model.arrays import Array
@@ -165,18 +164,16 @@ def _opset_of(model: onnx.ModelProto) -> int:
 def _prepared(model: onnx.ModelProto, opset: int) -> onnx.ModelProto:
     """The same model, proper by onnx's own rules, with its functions written out, in an operator set that is read.
 
-    Functions that are registered as activations stay. Inputs and outputs without a shape are let pass.
+    Inputs and outputs without a shape are let pass.
     """
     model = copy.deepcopy(model)
     for entry in (*model.graph.input, *model.graph.output):
         entry.type.tensor_type.shape.SetInParent()
-    functions = [(f.domain, f.name) for f in model.functions]
-    kept = [name for name in functions if of_function(*name) is not None]
     try:
         onnx.checker.check_model(model)
-        if len(kept) < len(functions):
+        if model.functions:
             _check_functions(model)
-            model = inliner.inline_selected_functions(model, kept, exclude=True)
+            model = inliner.inline_local_functions(model)
         return model if opset >= OLDEST_OPSET else version_converter.convert_version(model, OLDEST_OPSET)
     except LipcertError:
         raise
@@ -374,8 +371,7 @@ class Reader:
     def _inferred(self, node: onnx.NodeProto, operands: Sequence[Any]) -> tuple[dict[str, onnx.TypeProto], str]:
         """The types of the results by onnx's own rules, or why the operands do not fit."""
         if not onnx.defs.has(node.op_type, self.opset, ""):
-            same = self.types[node.input[0]] if node.input else onnx.TypeProto()
-            return ({node.output[0]: same} if of_function(node.domain, node.op_type) else {}), ""
+            return {}, ""
         data = {
             name: numpy_helper.from_array(value, name)
             for name, value in zip(node.input, operands, strict=True)
@@ -388,17 +384,8 @@ class Reader:
         except Exception as error:  # of classes of its own
             return {}, line(error)
 
-    def _activation(self, node: onnx.NodeProto) -> Any:
-        """The activation that is registered for the function that a node calls."""
-        known = any((f.domain, f.name) == (node.domain, node.op_type) for f in self.model.functions)
-        return of_function(node.domain, node.op_type) if known else None
-
     def _check(self, node: onnx.NodeProto, depends: bool, opaque: bool) -> None:
         """Refuse an operator that nothing is known of, or that is not used as the standard says."""
-        if self._activation(node) is not None:
-            if len(node.input) != 1 or len(node.output) != 1 or node.attribute or not depends:
-                raise Unsupported("it is registered as an activation, and must take one operand that is no constant")
-            return
         if node.domain not in ("", "ai.onnx"):
             raise Unsupported(f"operators of the domain {node.domain} are not known")
         if any(a.type in (a.GRAPH, a.GRAPHS) for a in node.attribute):
@@ -416,8 +403,6 @@ class Reader:
 
     def _translated(self, node: onnx.NodeProto, operands: Sequence[Any], shapes: Sequence[Any]) -> Sequence[Any]:
         """The results of an operator, some operand of which depends on the input."""
-        if (row := self._activation(node)) is not None:
-            return [self.build.apply(operands[0], row)]
         if node.op_type == "Slice" and None in shapes:  # of operator sets before 10; it makes nothing larger
             shapes = [operands[0].shape]
         for shape in shapes:

@@ -3,8 +3,8 @@
 A certificate allows each stored coefficient to be off by 2⁻⁵⁰ of itself. Coefficients of composed maps are computed far
 better than that, by two facts (Higham, Accuracy and Stability of Numerical Algorithms, 2002, sections 2.6 and 4.3):
 a + b = s + e with floats s = fl(a + b) and e, unless s overflows, and a·b = p + e with floats p = fl(a·b) and e, unless
-something overflows or |p| < 2⁻⁹⁰⁰. Each operation adds everything that does not fit into two floats to ``error``; error 0
-means that the number is exact. Errors are sums and products of a few non-negative floats, which lose less than 2⁻⁴⁰ of
+something overflows or |p| < 2⁻⁹⁰⁰. Each operation adds what does not fit into two floats to ``error``; error 0 means
+that the number is exact. Errors are sums and products of a few non-negative floats, which lose less than 2⁻⁴⁰ of
 themselves; ``_UP`` makes up for it. Underflow loses less than 2⁻¹⁰⁰⁰ in an operation, which is added wherever it can
 occur. Overflow leaves an infinity or NaN behind, which :attr:`Precise.good` refuses, as it does lost digits.
 """

@@ -21,7 +21,6 @@ from lipcert.importers.builder import Opaque, Positions, Tensor, Unsupported
 from lipcert.importers.faithful import DOUBLE, SINGLE, Imported, Original, confirm
 from lipcert.importers.graph import Graph
 from lipcert.importers.lowering import lower
-from lipcert.importers.registry import of_module
 from lipcert.importers.untrusted import few, line
 from lipcert.model.arrays import Array
 from lipcert.runtime.clock import clock
@@ -68,7 +67,7 @@ def read_module(
     try:
         exported = _found(given, input_shape)
         own = _without_softmax(exported) if drop_softmax else exported
-        reader = _Reader(own, given)
+        reader = _Reader(own)
         graph = reader.read()
         checks.same_operations(given, exported.program, exported.example())
     finally:
@@ -377,16 +376,10 @@ def _runner(call: Callable[[torch.Tensor], torch.Tensor], exported: _Exported) -
 class _Reader:
     """Walks the exported graph and writes ours; what does not depend on the input is computed in double precision."""
 
-    def __init__(self, exported: _Exported, module: _Given) -> None:
+    def __init__(self, exported: _Exported) -> None:
         self.exported = exported
         self.build = TorchBuilder(exported.shape)
         self.values: dict[fx.Node, Any] = {}
-        parts = module.named_modules(remove_duplicate=False)
-        self.rows = {path: row for path, part in parts if (row := of_module(part)) is not None}
-        self.registered: dict[str, list[fx.Node]] = {}
-        for node in exported.calls:
-            if (call := self._of_registered(node)) is not None:
-                self.registered.setdefault(call[0], []).append(node)
 
     def read(self) -> Graph:
         """The finished graph, or an error with every offender."""
@@ -401,8 +394,6 @@ class _Reader:
         return self.build.finish(array(output) if isinstance(output, torch.Tensor) else output)
 
     def _call(self, node: fx.Node) -> Any:
-        if (call := self._of_registered(node)) is not None:
-            return self._activation(node, *call)
         args: Any = fx.node.map_arg(node.args, lambda n: self.values[n])
         kwargs: Any = fx.node.map_arg(node.kwargs, lambda n: self.values[n])
         if node.target is operator.getitem:
@@ -453,26 +444,6 @@ class _Reader:
                 return fx.node.map_aggregate(target(*given[0], **given[1]), _widened)
         except Exception as error:  # it ran when the module did, but not on what was made of its operands here
             raise Unsupported(f"it is called in an unknown way: {_first_line(error)}") from None
-
-    def _of_registered(self, node: fx.Node) -> tuple[str, Any] | None:
-        """The call of a registered class that a node belongs to, and the activation that the class stands for."""
-        stack = (node.meta.get("nn_module_stack") or {}).items()
-        return next(((key, self.rows[path]) for key, (path, _) in stack if path in self.rows), None)
-
-    def _activation(self, node: fx.Node, key: str, row: Any) -> Any:
-        """The value of a node in the call of a registered class: that of the activation, where the call returns it."""
-        members = self.registered[key]
-        ends = [member for member in members if any(user not in members for user in member.users)]
-        if node not in ends:
-            return None  # nothing outside of the call uses it
-        operands = dict.fromkeys(n for member in members for n in member.all_input_nodes if n not in members)
-        tensors = [self.values[n] for n in operands if isinstance(self.values[n], Tensor)]
-        shape = _shape(node)
-        with self.build.reading(self._source(node), row.name, shape):
-            if len(tensors) != 1 or len(ends) != 1 or tensors[0].shape != shape:
-                raise Unsupported("a registered class takes one tensor and returns one of the same shape")
-            return self.build.apply(tensors[0], row)
-        return self._stand_in(node, tensors)
 
     def _source(self, node: fx.Node) -> str:
         """The layer of PyTorch's that an operation belongs to, or its own name, and the line of the user's file."""

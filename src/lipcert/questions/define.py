@@ -34,7 +34,7 @@ def define_activation(
     rounding: float = 1.0,
     tails: bool = False,
 ) -> Activation:
-    """Define an activation by formulas, for ``Network.from_weights`` and, with ``register_activation``, for importers.
+    """Define an activation by formulas, for ``Network.from_weights``.
 
     What you declare is checked as far as possible, by python-flint (``pip install "lipcert[exact]"``). The turning
     points are proved to be complete up to 64 or four times the farthest of them, or over a whole period. Beyond that,
