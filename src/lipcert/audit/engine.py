@@ -352,9 +352,6 @@ def advance(S: Balls, slopes: Interval, hint: Balls | None = None, signed: bool 
     """
     m, r = halved(slopes)
     on = np.flatnonzero((r > 0) & (signed | (np.diagonal(S) > 0)))
-    P = m[:, None] * S * m
-    if not on.size:
-        return at_least(P)
     inner = r[on, None] * S[np.ix_(on, on)] * r[on]
     if signed:
         floor = largest(size(S)) * arb(2) ** -30 + arb(2) ** -300
@@ -363,10 +360,18 @@ def advance(S: Balls, slopes: Interval, hint: Balls | None = None, signed: bool 
         axes = root(np.diagonal(S))
         safe = mid(r[on] * axes[on] * (2 * (r[on] * axes[on]).sum() + norm(np.abs(m) * axes)))
     T = feasible(inner, safe, None if hint is None else hint[on])
-    side = r[on, None] * S[on] * m
-    P = P + dot(side.T, solve(diagonal(T) - inner, side))
+    return _eliminated(S, zeros(len(S), 0), m, r[on], on, T)[0]
+
+
+def _eliminated(S: Balls, U: Balls, m: Balls, r: Balls, on: Array, T: Balls) -> tuple[Balls, Balls, Balls]:
+    """The step's P; what becomes of U, and what is added to E, in the step of :class:`Entries` for A = S."""
+    n, side = len(S), r[:, None] * np.hstack([S[on] * m, U[on]])
+    more = zeros(side.shape[1], side.shape[1])
+    if on.size:
+        more = dot(side.T, solve(diagonal(T) - r[:, None] * S[np.ix_(on, on)] * r, side))
+    P = m[:, None] * S * m + more[:n, :n]
     P[on, on] += T
-    return at_least(P)
+    return at_least(P), m[:, None] * U + more[:n, n:], more[n:, n:]
 
 
 def feasible(inner: Balls, safe: Balls, hint: Balls | None) -> Balls:
@@ -721,18 +726,10 @@ class Entries:
         m, r = halved(slopes)
         sizes = norm(self.U) + upper(root(np.diagonal(self.A)))
         on = np.flatnonzero((r > 0) & (sizes > 0))
-        P = m[:, None] * self.A * m
-        if on.size:
-            inner = r[on, None] * self.A[np.ix_(on, on)] * r[on]
-            T = feasible(inner, mid(2 * r[on] * sizes[on] * (r[on] * sizes[on]).sum()), hint[on])
-            side, turned = r[on, None] * self.A[on], r[on, None] * self.U[on]
-            solved = solve(diagonal(T) - inner, np.hstack([side, turned]))
-            across, z = solved[:, : len(m)], solved[:, len(m) :]
-            P = P + m[:, None] * dot(side.T, across) * m
-            P[on, on] += T
-            self.E = at_least(self.E + dot(z.T, turned))
-            self.U = self.U + dot(side.T, z)
-        self.U, self.A = m[:, None] * self.U, at_least(P)
+        safe = mid(2 * r[on] * sizes[on] * (r[on] * sizes[on]).sum())
+        T = feasible(r[on, None] * self.A[np.ix_(on, on)] * r[on], safe, hint[on])
+        self.A, self.U, more = _eliminated(self.A, self.U, m, r[on], on, T)
+        self.E = at_least(self.E + more)
 
 
 def norm_product(model: Model) -> arb:

@@ -39,10 +39,8 @@ from lipcert.model.norms import PLAIN, Norms
 from lipcert.suggest.chain import Chain
 
 _LEAF, _AXIS = -2, -1
-_ROUNDS = (12, 40)
-"""Of the search for multipliers: of a leaf, of a leaf that needs more."""
-_NEAR = 1.05
-"""A leaf whose bound is not within this factor of the claim after a look is not worth more rounds."""
+_ROUNDS = 16
+"""Of the search for multipliers of a leaf."""
 _EXTRA, _CURVED = 60, 8
 """So many cuts beyond those of the tree, and one for every leaf; or so many for every leaf, with Taylor models."""
 _FEW, _FEW_INPUTS = 4, 16
@@ -74,12 +72,6 @@ class Piece:
             low[index], high[index] = larger(at, low[index]), smaller(at, high[index])
             parts[0][layer], parts[1][layer] = (self.intervals[layer][0], high), (low, self.intervals[layer][1])
         return [Piece(box, ends, node, self.depth + 1) for box, ends, node in zip(boxes, parts, nodes, strict=True)]
-
-    def across(self, axis: int | None = None) -> list[Piece]:
-        """Two parts, cut across an axis, by default the longest side of the box."""
-        low, high = self.inputs.lower, self.inputs.upper
-        axis = int(np.argmax(floats(high - low))) if axis is None else axis
-        return self.halves(_AXIS, axis, ((low[axis] + high[axis]) / 2).mid())
 
 
 class Cuts:
@@ -135,7 +127,6 @@ class Cover:
         few = len(inputs.center) <= MOST_INPUTS and all(layer.size <= MOST_NEURONS for layer in model)
         self.smooth = curved and few and len(model) > 1
         self.kinked = not self.smooth or any(len(set(f.formulas)) > 1 for layer in model for f in layer.functions)
-        self.axis: int | None = None
         self.ways = [self._by_taylor, self._by_lines] if self.smooth else [self._by_lines]
         count = len(self.cuts.nodes) + 1
         self.extra = _EXTRA + (_CURVED * count if self.smooth else count)
@@ -172,9 +163,7 @@ class Cover:
     def _by_taylor(self, piece: Piece) -> bool:
         taylor = Expansion(self.model, piece.inputs, piece.intervals)
         piece.intervals[: len(taylor.intervals)] = taylor.intervals
-        settled = taylor.empty or self.settles(taylor)
-        self.axis = None if settled else taylor.axis()
-        return settled
+        return taylor.empty or self.settles(taylor)
 
     def _by_lines(self, piece: Piece) -> bool:
         trace = engine.relaxed(self.model, piece.inputs, piece.intervals)
@@ -186,7 +175,7 @@ class Cover:
         return bool(missed) or piece.inputs.empty()
 
     def _further(self, piece: Piece) -> list[Piece]:
-        """At the kink of the open neuron with the largest share, or across an axis."""
+        """At the kink of the open neuron with the largest share, or across the longest side."""
         shares = [(float(x), index, k) for index, row in enumerate(self.shares) for k, x in enumerate(row) if x > 0]
         few = len(piece.inputs.lower) > _FEW_INPUTS or len(shares) <= _FEW
         if shares and self.kinked and few:
@@ -194,7 +183,9 @@ class Cover:
             low, high = (side[k] for side in piece.intervals[index])
             inner = [mark for mark in self.model[index].functions[k].on(low, high).marks if low < mark < high]
             return piece.halves(index, k, inner[0].mid() if inner else ((low + high) / 2).mid())
-        return piece.across(self.axis)
+        low, high = piece.inputs.lower, piece.inputs.upper
+        axis = int(np.argmax(floats(high - low)))
+        return piece.halves(_AXIS, axis, ((low[axis] + high[axis]) / 2).mid())
 
     def _void(self, piece: Piece, trace: Trace) -> bool:
         """Whether the stored weights λ prove that no input obeys the intervals of a piece.
@@ -257,15 +248,12 @@ class Lipschitz:
         about = [(floats(a), floats(b)) for a, b in slopes]
         settled = all((alpha == beta).all() for alpha, beta in slopes)
         goal = float(self.claim) / float(self.factor)
-        for rounds in _ROUNDS:
-            found, self.multipliers, self.cover.shares = self.chain.suggest(
-                about, self.multipliers, rounds, goal * (1.0 - 1e-9)
-            )
-            hope = found <= goal * (1.0 + 1e-9) or settled or self.norms.output.name != "l2"
-            if hope and self._noted(self._carry(slopes, self.multipliers)):
-                return True
-            if settled or found > _NEAR * goal:
-                break
+        found, self.multipliers, self.cover.shares = self.chain.suggest(
+            about, self.multipliers, _ROUNDS, goal - 1e-9 * goal
+        )
+        hope = found <= goal * (1.0 + 1e-9) or settled or self.norms.output.name != "l2"
+        if hope and self._noted(self._carry(slopes, self.multipliers)):
+            return True
         if not settled and self.norms.plain:
             return False
         return self._noted(induced_norm(engine.jacobian(self.moved, slopes), self.norms))

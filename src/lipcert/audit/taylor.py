@@ -173,7 +173,7 @@ class Expansion:
         slopes = Taylor(self.basis, np.zeros((count, d, d)), np.zeros((d, d)))
         slopes.terms[0, eye, eye] = self.half
         self.intervals: list[Interval] = []
-        self.empty, self.first = False, model[0].weight
+        self.empty = False
         for layer, interval in zip(model, [*known, None]):
             bias = floats(layer.bias)
             v, self.J = z.through(layer.weight).plus(bias), slopes.through(layer.weight)
@@ -205,14 +205,6 @@ class Expansion:
     def ends(self) -> Interval:
         """Between which numbers the outputs lie."""
         return self.v.ends()
-
-    def axis(self) -> int:
-        """The axis across which the Jacobian changes most, or where little is known of it, what enters the network."""
-        sizes = np.abs(self.J.terms / self.half[:, None]).sum(axis=(1, 2))
-        if sizes[1:].sum() < (self.J.rest / self.half[:, None]).sum():
-            return int(np.argmax(self.half * np.abs(floats(self.first)).sum(axis=0)))
-        shares = [sum(x for x, one in zip(sizes, self.basis.monomials) if i in one) for i in range(self.basis.d)]
-        return int(np.argmax(shares))
 
     def entries(self) -> Balls:
         """At least the size of each entry of the Jacobian, (outputs, inputs)."""
