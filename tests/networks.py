@@ -18,24 +18,11 @@ from lipcert.model.regions import Region
 
 ROWS: list[Activation] = [
     *(lc.activation(name) for name in TABLE if name not in ("square", "cube")),
-    lc.activation("leaky_relu", negative_slope=0.0),
-    lc.activation("leaky_relu", negative_slope=0.3),
-    lc.activation("leaky_relu", negative_slope=1.0),
-    lc.activation("leaky_relu", negative_slope=2.5),
-    lc.activation("leaky_relu", negative_slope=-1.0),
-    lc.activation("hardtanh", min_val=-0.25, max_val=3.0),
-    lc.activation("hardtanh", min_val=1.0, max_val=2.0),
-    lc.activation("hardsigmoid", alpha=0.2, beta=0.5),
-    lc.activation("hardsigmoid", alpha=3.0, beta=-0.1),
-    lc.activation("elu", alpha=0.3),
-    lc.activation("elu", alpha=2.0),
-    lc.activation("celu", alpha=0.4),
-    lc.activation("celu", alpha=3.0),
-    lc.activation("softplus", beta=0.5),
-    lc.activation("softplus", beta=7.0),
-    lc.activation("softshrink", lambd=2.0),
-    lc.activation("threshold", threshold=-1.5),
-    lc.activation("squareplus", b=0.3),
+    *(lc.activation(f"leaky_relu({slope})") for slope in (0.0, 0.3, 1.0, 2.5, -1.0)),
+    *(lc.activation(f"hardtanh({ends})") for ends in ("-0.25, 3.0", "1.0, 2.0")),
+    *(lc.activation(f"hardsigmoid({line})") for line in ("0.2, 0.5", "3.0, -0.1")),
+    *map(lc.activation, ("elu(0.3)", "elu(2.0)", "celu(0.4)", "celu(3.0)", "softplus(0.5)", "softplus(7.0)")),
+    *map(lc.activation, ("softshrink(2.0)", "threshold(-1.5)", "squareplus(0.3)")),
 ]
 """Every row of the table whose slopes are bounded, those with parameters several times."""
 STEEP = [lc.activation("square"), lc.activation("cube")]

@@ -159,7 +159,7 @@ def test_the_exit_code_and_the_seed_are_told(
     assert main() == 1
     told = capsys.readouterr().out
     assert told.startswith("seed 20\n")
-    assert "VIOLATION (lower): the lower bound is" in told
+    assert "VIOLATION: the lower bound is" in told
     assert "python -m attack --seed 20 --kinds lower --case 1" in told
 
 

@@ -124,8 +124,7 @@ def campaigns(rng: np.random.Generator, log: Log) -> None:
         )  # fmt: skip
     for row in found.rows if found is not None else ():
         x = points[row.point]
-        if row.bound is not None:
-            log.bound(row.bound, steepest(net, lc.Ball(x, row.radius), rng, 6))
+        log.bound(row.bound, steepest(net, lc.Ball(x, row.radius), rng, 6))
         for claimed in (row.certified, row.plain):
             _contradict(rng, log, net, x, claimed, row.label)
 

@@ -223,8 +223,7 @@ def parts(rng: np.random.Generator, log: Log) -> None:
             image = [sum((c * arb(t) for c, t in zip(row, d)), arb(0)) for row in inner]
             witness = Witness(x, d, length(image) / length([arb(t) for t in d]))
         for bound in (cert.bound, again):
-            if bound is not None:
-                log.bound(bound, witness)
+            log.bound(bound, witness)
 
 
 def sensitivity(rng: np.random.Generator, log: Log) -> None:

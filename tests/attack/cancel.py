@@ -28,10 +28,7 @@ def cancel(rng: np.random.Generator, log: Log) -> None:
     if cert is None:
         return
     trees = [settled_tree(_open(net, region)), *([random_tree(rng, net, region)] if slow else [])]
-    for tree in trees:
-        found = log.ask("lc.verify(net, replace(cert, tree=tree, bound=1.7e308))", net=net, cert=cert, tree=tree)
-        if found is not None:
-            log.bound(found, witness)
+    log.by_trees(cert, witness, *trees, net=net)
 
 
 def _open(net: lc.Network, region: lc.Ball | lc.Box) -> list[tuple[int, int, float]]:

@@ -43,10 +43,7 @@ def edges(rng: np.random.Generator, log: Log) -> None:
     given = some(rng, "", "", ", enclosures=[Lipschitz()]", ", enclosures=[Linear()]", ", enclosures=[Linear(1, 0.2)]")
     cert = log.certified(f"{method(rng)}{given}", witness, again=False, net=net, region=where)
     cert = forged(net, where) if cert is None or rng.random() < 0.5 else cert
-    for tree in (settled_tree([]), _void(rng, net)):
-        again = log.ask("lc.verify(net, replace(cert, tree=tree, bound=1.7e308))", net=net, cert=cert, tree=tree)
-        if again is not None:
-            log.bound(again, witness)
+    log.by_trees(cert, witness, settled_tree([]), _void(rng, net), net=net)
 
 
 def _shy(net: Network) -> Network:

@@ -35,8 +35,7 @@ def _convolutions(rng: np.random.Generator, log: Log) -> None:
     for sweeps in told if cert is not None else ():
         code = f"lc.verify(net, replace(cert, sweeps={sweeps}, tree=None, bound=1.7e308))"
         found = log.ask(code, cert=cert, multipliers=multipliers, **names)
-        if found is not None:
-            log.bound(found, witness)
+        log.bound(found, witness)
 
 
 def _second_order(rng: np.random.Generator, log: Log) -> None:
@@ -54,8 +53,7 @@ def _exactly(rng: np.random.Generator, log: Log) -> None:
     cert = log.ask(f"lc.certify(net, region, {method})", net=net, region=where)
     if cert is not None:
         found = log.ask("lc.verify(net, replace(cert, bound=1.01 * cert.bound), exact=True)", net=net, cert=cert)
-        if found is not None:
-            log.bound(found, steepest(net, where, rng, 8, log.perturbed))
+        log.bound(found, steepest(net, where, rng, 8, log.perturbed))
 
 
 def _counterexamples(rng: np.random.Generator, log: Log) -> None:

@@ -257,7 +257,7 @@ def remainders(f: Function, middle: Array, half: Array, polynomials: Array) -> A
     w = np.broadcast_to(_up(half / count) + 2.0**-50 * (np.abs(middle) + half), c.shape)
     found, every = np.zeros((2, *c.shape)), np.broadcast_to(polynomials[:, :, None], (*polynomials.shape[:2], *c.shape))
     stops = [-np.inf, *(float(mark) for mark in f.marks), np.inf]
-    for formula, start, stop in zip(f.formulas, stops, stops[1:] if f.marks else [np.inf]):
+    for formula, start, stop in zip(f.formulas, stops, stops[1:]):
         here = (c + w >= np.nextafter(start, -np.inf)) & (c - w <= np.nextafter(stop, np.inf))
         if here.any():
             bound = _series(formula).largest(c[here], w[here], (c - middle)[here], every[:, :, here])
