@@ -282,7 +282,7 @@ CASES = [
     ("bound model.npz --layers 2:9", "layers must be (p, i) with 0 <= p < i <= 3"),
     ("bound model.npz --exact --method joint", "leave out --method"),
     ("bound model.npz --exact", "bounded region"),
-    ("bound model.npz --seconds nan --method scalar", "must be above 0"),
+    ("bound model.npz --seconds nan --method scalar", "seconds must"),
     ("bound model.npz --input-norm l7", "--input-norm must be one of l1, l2, linf"),
     ("bound model.npz --norm linf", "--clip and --norm describe a ball"),
     ("bound model.npz --input-scale 1,2", "scale of 2 numbers for 3 coordinates"),

@@ -39,7 +39,7 @@ def shown(folder: Path, *claims: Answer, model: lc.Network | None = NETWORK) -> 
     for path, claim in zip(paths, claims, strict=True):
         lc.save_answer(claim, path)
     written = write(paths, folder / "page.html", models={} if model is None else {"model.npz": model})
-    return Reader(written.path), [item.proved for item in written.certificates]
+    return Reader(folder / "page.html"), [item.proved for item in written]
 
 
 def test_a_reach_set(tmp_path: Path) -> None:

@@ -33,6 +33,7 @@ from lipcert.questions.sweep import sweep as bounds
 from lipcert.questions.tables import Cell, Table
 from lipcert.questions.verify import Answer, load_answer
 from lipcert.questions.verify import proved as prove_again
+from lipcert.runtime.clock import timed
 from lipcert.show import plots, wording
 from lipcert.show.wording import describe_network, describe_region, downward, group_in_words, measured, upward
 
@@ -83,7 +84,7 @@ def bound(
         raise InvalidInput("--exact chooses the method itself; leave out --method")
     chosen = parsing.limited(Split(tolerance=_EXACT) if exact else method, seconds)
     options.check_output("--certificate", certificate_file, model)
-    with options.limit(seconds) as clock:
+    with timed(seconds) as clock:
         network = reading.network(model)
         region = where.region(network)
         part: dict[str, Any] = {
@@ -158,7 +159,7 @@ def sweep(
     chosen = parsing.limited(method, seconds, Joint())
     options.check_figure(plot)
     options.check_output("--certificate", certificate_file, model)
-    with options.limit(seconds):
+    with timed(seconds):
         network = reading.network(model)
         largest, ends = where.ball(network, max(sizes)), norms.arguments(where.input_scale)
         rows, troubles = ask(bounds, network, largest, sizes, chosen, lower=lower, **ends)
@@ -215,7 +216,7 @@ def reach(
     """
     options.check_figure(plot)
     options.check_output("--certificate", certificate_file, model)
-    with options.limit(seconds):
+    with timed(seconds):
         network = reading.network(model)
         region = where.region(network)
         if not region.bounded:
@@ -261,7 +262,7 @@ def sensitivity(
     """
     options.check_figure(plot)
     options.check_output("--certificate", certificate_file, model)
-    with options.limit(seconds):
+    with timed(seconds):
         network = reading.network(model)
         which = {"inputs": parsing.indices("--inputs", inputs), "outputs": parsing.indices("--outputs", outputs)}
         found, troubles = ask(matrix_of, network, where.region(network), parsing.limited(method, seconds), **which)

@@ -25,6 +25,7 @@ from lipcert.questions.compare import Comparison
 from lipcert.questions.compare import compare as run_all
 from lipcert.questions.tables import Cell, Table
 from lipcert.reproduce.cells import paper_center, paper_network
+from lipcert.runtime.clock import timed
 from lipcert.show import plots
 from lipcert.show.wording import describe_network, describe_region, upward
 
@@ -52,7 +53,7 @@ def compare(
     """
     options.check_figure(plot)
     names = None if methods is None else [name.strip() for name in methods.split(",")]
-    with options.limit(seconds):
+    with timed(seconds):
         network = reading.network(model)
         region = where.region(network)
         comparison, troubles = ask(run_all, network, region, names, timeout=timeout)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields, is_dataclass
 from functools import partial, wraps
 from inspect import Parameter, Signature, signature
@@ -26,7 +25,6 @@ from lipcert.model.network import Network
 from lipcert.model.norms import L2, Norm
 from lipcert.model.regions import Ball, Box, Everywhere, Region
 from lipcert.questions.certify import OWN
-from lipcert.runtime.clock import Clock, timed
 from lipcert.show import plots
 
 Text: TypeAlias = str | None
@@ -88,11 +86,6 @@ class ReadingOptions:
         Text, _model(_UNITS, "Put (x - mean)/std in front of the model: one number, one per channel, or one per input.")
     ] = None
     std: Annotated[Text, _model(_UNITS, "See --mean.")] = None
-    fixed: Annotated[
-        list[str] | None,
-        _model("NAME=FILE|NUMBERS", "A constant for one of several inputs, as in mask=1,0,1. May be repeated."),
-    ] = None
-    output: Annotated[Text, _model("NAME|N", "One of several outputs, by name or place.", "--output")] = None
 
     def arguments(self) -> dict[str, Any]:
         """The arguments of :func:`load`, without mean and std."""
@@ -100,8 +93,6 @@ class ReadingOptions:
             "activation": parsing.activations(self.activation),
             "input_shape": parsing.shape("--input-shape", self.input_shape),
             "drop_softmax": self.drop_softmax,
-            "fixed": parsing.fixed_values(self.fixed),
-            "output": self.output,
         }
 
     def network(self, model: str) -> Network:
@@ -212,13 +203,6 @@ def expanded(verb: Callable[..., None]) -> Callable[..., None]:
     command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return command
-
-
-def limit(seconds: float | None) -> AbstractContextManager[Clock]:
-    """A clock with the time limit of a verb."""
-    if seconds is not None and not seconds > 0.0:
-        raise InvalidInput(f"--seconds must be above 0, got {seconds}")
-    return timed(seconds)
 
 
 def check_figure(path: Path | None) -> None:

@@ -46,12 +46,12 @@ def report(
       lipcert report run.sqlite -o report.html
     """
     models = {reading.name(name): reading.network(name) for name in model or []}
-    written = write(sources, out, models=models, title=title)
-    typer.echo(written.path)
-    refuted = [item.path.name for item in written.certificates if item.refuted]
+    found = write(sources, out, models=models, title=title)
+    typer.echo(out)
+    refuted = [item.path.name for item in found if item.refuted]
     if refuted:
         raise ProofFailed(f"not proved: {', '.join(refuted)}; the page says why")
-    strange = [item.path.name for item in written.certificates if models and item.network is None]
+    strange = [item.path.name for item in found if models and item.network is None]
     if strange:
         raise ProofFailed(
             f"not checked: {', '.join(strange)}, about other networks than --model; options that change the network,"

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import NoneType
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import typer
@@ -45,20 +45,6 @@ def activations(text: str | None) -> str | list[str] | None:
     """One name, or a list if commas outside brackets separate several."""
     names = re.findall(r"[^,(]+(?:\([^)]*\)?)?", text) if text else []
     return text if len(names) < 2 else names
-
-
-def fixed_values(texts: list[str] | None) -> dict[str, Any] | None:
-    """Values of inputs by name. Numbers that are not from a file get the type and shape of the model's input."""
-    found: dict[str, Any] = {}
-    for text in texts or ():
-        name, sign, value = text.partition("=")
-        if not (name and sign and value):
-            raise InvalidInput(f"--fixed must be NAME=FILE or NAME=NUMBERS, as in mask=1,0,1; got {text!r}")
-        if name in found:
-            raise InvalidInput(f"--fixed gives {name} twice")
-        array = listed(f"--fixed {name}", value)
-        found[name] = array if _is_file(value) else array.tolist()
-    return found or None
 
 
 def norm(option: str, name: str, scale: str | None = None) -> Norm:

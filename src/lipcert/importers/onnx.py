@@ -202,8 +202,8 @@ def _one_in_one_out(graph: onnx.GraphProto) -> None:
     inputs = [i.name for i in graph.input if i.name not in given]
     outputs = [o.name for o in graph.output]
     for names, what, advice in (
-        (inputs, "inputs", "give all but one as fixed={name: values}, --fixed NAME=…"),
-        (outputs, "outputs", "choose one with output=name, --output NAME"),
+        (inputs, "inputs", "give all but one as fixed={name: values} of lipcert.load"),
+        (outputs, "outputs", "choose one with output=name of lipcert.load"),
     ):
         if len(names) != 1:
             advice = f": {advice}" if names else ""

@@ -88,16 +88,9 @@ class Cell:
 
 @dataclass(frozen=True)
 class Study:
-    """A table of the paper.
+    """A table of the paper; cells from small to large, methods from quick to slow, by their names in ``compare``.
 
-    Attributes
-    ----------
-    title : for people.
-    activation, norms : of the networks.
-    cells : from small to large.
-    methods : from quick to slow; those with their names in :mod:`lipcert.questions.compare`, and the references.
-    quick_cells, quick_methods : what --quick takes of them.
-    fixed : the width and the number of layers at which the paper draws its figures.
+    ``fixed`` are the width and the number of layers at which the paper draws its figures.
     """
 
     title: str
@@ -167,20 +160,17 @@ def measure(cell: Cell, method: str, seconds: float) -> Row:
     ``seconds`` is what Auto may take.
     """
     network, ball = cell.network(), cell.ball()
-    started = time.perf_counter()
-    value, verified = _value(network, ball, method, seconds)
-    return Row(method, "certified", value, None, time.perf_counter() - started, verified)
-
-
-def _value(network: Network, ball: Ball, method: str, seconds: float) -> tuple[float, bool]:
+    started, verified = time.perf_counter(), method == LOWER
     if method == LOWER:
-        return lower_bound(network, ball).value, True
-    if method == AUTODIFF:
-        return float(np.linalg.norm(network.jacobian(ball.center), 2)), False
-    chosen = METHODS[method]()
-    if isinstance(chosen, Published):
-        return chosen.value(network, ball), False
-    if isinstance(chosen, Auto):
-        chosen = replace(chosen, seconds=seconds)
-    certificate = certify(network, ball, chosen)
-    return certificate.bound, certificate.verified
+        value = lower_bound(network, ball).value
+    elif method == AUTODIFF:
+        value = float(np.linalg.norm(network.jacobian(ball.center), 2))
+    else:
+        chosen = METHODS[method]()
+        if isinstance(chosen, Published):
+            value = chosen.value(network, ball)
+        else:
+            chosen = replace(chosen, seconds=seconds) if isinstance(chosen, Auto) else chosen
+            certificate = certify(network, ball, chosen)
+            value, verified = certificate.bound, certificate.verified
+    return Row(method, "certified", value, None, time.perf_counter() - started, verified)

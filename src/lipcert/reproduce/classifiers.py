@@ -34,12 +34,7 @@ _DIGITS_TRAINING: Final = 1297
 
 @dataclass(frozen=True, eq=False)
 class Images:
-    """Images (images, pixels) with pixels between 0 and 1, and labels (images,), to train on and to test with.
-
-    Attributes
-    ----------
-    name : "mnist" or "digits".
-    """
+    """Images (images, pixels) with pixels between 0 and 1, and labels; the name is "mnist" or "digits"."""
 
     name: str
     train: tuple[Array, Array]
@@ -101,15 +96,9 @@ CLASSES: Final = 10
 
 @dataclass(frozen=True)
 class Recipe:
-    """How to train: Adam on cross-entropy, plus ``penalty`` times an estimate of the squared norm of the Jacobian.
+    """How to train: Adam on cross-entropy, plus ``penalty`` times E‖vᵀJ‖² = ‖J‖²_F, v a random vector of signs.
 
-    Attributes
-    ----------
-    hidden : sizes of the hidden layers.
-    penalty : weight of E‖vᵀJ‖² = ‖J‖²_F, with one random sign vector v per batch element (Hutchinson); 0 leaves it out.
-    rate, decay, batch, epochs : of Adam.
-    target, checks : training ends at this accuracy on the test set, which is checked about so many times an epoch.
-    seed : of the first weights, the order of the images and the random vectors.
+    Training ends at the ``target`` accuracy on the test set, which is checked so many times an epoch.
     """
 
     hidden: tuple[int, ...] = (128, 128, 128)

@@ -6,7 +6,7 @@ import csv
 import io
 import math
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
@@ -235,16 +235,8 @@ def study_summary(study: Study) -> str:
 
 _FOLDED: Final = 24
 """Tables with more rows than this are folded."""
-_SHOWN: Final[Mapping[str, Callable[[float], Cell]]] = {
-    "value": lambda value: Cell.bound(value, 5),
-    "ours": Cell.bound,
-    "ratio": Cell.bound,
-    "lower": Cell.below,
-    "difference": lambda value: Cell(f"{100.0 * value:+.2g} %", value),
-    "seconds": lambda value: Cell.number(value, ".3g"),
-    "attacked": Cell.number,
-}
-"""How the numbers of a column are shown; the others to four digits."""
+_UP: Final = ("value", "ours", "ratio")
+"""Columns of upper bounds, rounded up; the others to four digits."""
 _PRINTED: Final = ("paper", "best_paper", "paper_seconds", "width", "layers", "radius")
 """Columns shown as they are written, up to eight characters."""
 
@@ -271,9 +263,10 @@ def _cell(column: str, text: str, down: bool) -> Cell:
         return Cell(text)
     if column in _PRINTED and len(text) <= 8:
         return Cell(text, value)
-    if down and column == "value":
-        return Cell.below(value, 5)
-    return _SHOWN.get(column, Cell.below if down else Cell.number)(value)
+    digits = 5 if column == "value" else 4
+    if column == "lower" or (down and column not in ("ours", "ratio")):
+        return Cell.below(value, digits)
+    return Cell.bound(value, digits) if column in _UP else Cell.number(value)
 
 
 def write_page(folder: Path, run: Mapping[str, Any]) -> None:

@@ -143,7 +143,7 @@ def _draw_bounds(ax: Any, study: Study, samples: Sequence[Sample], method: str) 
         light = style | {"linestyle": "--", "markerfacecolor": "none"}
         second.plot(radii, study.failures[name], linewidth=1.0, label=f"{name}: failures", **light)
     ax.set_xscale("log", base=2)
-    plots.logarithmic(ax.yaxis)
+    ax.set_yscale("log")
     ax.set_xticks(radii, [f"1/{round(1 / radius)}" for radius in radii], fontsize=8)
     ax.set(xlabel="radius ε", ylabel="local Lipschitz bound, mean ± deviation")
     second.set(ylim=(0.0, None), ylabel="failures, percent of the test set")

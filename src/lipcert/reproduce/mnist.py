@@ -42,13 +42,8 @@ _FAR: Final = 20.0
 class Sample:
     """What the study found for one classifier and one choice of points.
 
-    Attributes
-    ----------
-    bounds : by method, (points, radii).
-    seconds : by method, of a bound in the mean.
-    radii : by rule, (points,).
-    margins : of each point, its largest output less the next.
-    broken : distance of the nearest counterexample that an attack found, (points,); infinite if there is none.
+    By method, bounds (points, radii) and mean seconds; by rule, certified radii (points,); margins of the largest
+    output; and distances of counterexamples that an attack found, infinite if there is none.
     """
 
     classifier: Classifier

@@ -53,11 +53,7 @@ def agrees(value: float, printed: str) -> bool:
 
 @lru_cache
 def paper_table(table: str) -> dict[tuple[str, int, int, float | None], Printed]:
-    """What a table ("table1", "table2", "radius") prints, by method, width, layers and radius δ.
-
-    Methods have the names of :mod:`lipcert.questions.compare`; in the radius study "trivial" and "autodiff" have
-    no radius.
-    """
+    """What "table1", "table2" or "radius" prints, by method, width, layers and radius δ; None if it has no radius."""
     found = {}
     for row in _rows("paper.csv"):
         if row["table"] == table:
@@ -68,13 +64,9 @@ def paper_table(table: str) -> dict[tuple[str, int, int, float | None], Printed]
 
 @dataclass(frozen=True, eq=False)
 class PaperModel:
-    """What the paper prints of one of its MNIST models.
+    """What the paper prints of an MNIST model: its own local bounds (points, radii), and failures in percent (radii,).
 
-    Attributes
-    ----------
-    bounds : local bounds of ECLipsE-Gen-Local-Fast, (points, radii).
-    failures : in percent, (radii,), under attack.
-    ratio : mean certified radius over that of the trivial bound; only of the regularised model.
+    ``ratio`` is the mean certified radius over that of the trivial bound; only of the regularised model.
     """
 
     bounds: Array

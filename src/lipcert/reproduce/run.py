@@ -41,33 +41,11 @@ def reproduce(
     data: Path | None = None,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """Run experiments of the paper, into a folder.
+    """Run sections of :data:`SECTIONS` into a folder, new or from an earlier run; returns what run.json holds.
 
-    Every number is stored as it is found, in results.jsonl; the same call goes on where another was stopped, and a
-    call with other sections or methods adds to the folder. Of each section there are CSV and Markdown files,
-    and figures; report.html has all of them.
-
-    Parameters
-    ----------
-    sections
-        Some of "table1", "table2", "radius", "mnist".
-    out
-        The folder, new or from an earlier run.
-    quick
-        A part that takes minutes.
-    methods
-        Names as on the command line; default those that the paper has in the section, and lipcert's.
-    timeout
-        Seconds for each method in each cell; default 600, and 20 for a quick run.
-    data
-        A folder with MNIST's four files; without one, scikit-learn's digits stand in.
-    progress
-        A listener. Default: a line on the terminal.
-
-    Returns
-    -------
-    dict
-        What run.json holds.
+    Every number is stored as it is found, in results.jsonl; the same call goes on where another was stopped, and a call
+    with other sections or methods adds to the folder. Of each section there are CSV and Markdown files, and figures;
+    report.html has all of them. ``data`` is a folder with MNIST's four files; scikit-learn's digits stand in for them.
     """
     limit = (QUICK_TIMEOUT if quick else TIMEOUT) if timeout is None else timeout
     _check(sections, methods, limit)

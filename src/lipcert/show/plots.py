@@ -64,9 +64,7 @@ def radius_curve(rows: Sequence[SweepRow], ax: Any = None, title: str = "") -> A
     ax.fill_between(radii, lowers, bounds, color="tab:blue", alpha=0.1, linewidth=0, label="the true constant")
     open_circle = {"marker": "o", "markersize": 7, "markerfacecolor": "none"}
     ax.plot(radii, lowers, "--", color="tab:orange", label="lower bound", **open_circle)
-    for axis in (ax.xaxis, ax.yaxis):
-        logarithmic(axis)
-    ax.set(xlabel="radius", ylabel="Lipschitz constant")
+    ax.set(xscale="log", yscale="log", xlabel="radius", ylabel="Lipschitz constant")
     ax.set_title(title, fontsize=10)
     ax.grid(True, which="major", alpha=0.3)
     if shown:
@@ -198,18 +196,6 @@ def save(ax: Any, path: str | Path) -> None:
     stream = io.BytesIO()
     ax.figure.savefig(stream, format=Path(path).suffix[1:].lower(), dpi=150, bbox_inches="tight")
     write_whole(path, stream.getvalue())
-
-
-def logarithmic(axis: Any) -> None:
-    """Make an axis logarithmic, with readable labels if it spans little more than one decade."""
-    from matplotlib.ticker import LogLocator, NullFormatter
-
-    getattr(axis.axes, f"set_{axis.axis_name}scale")("log")
-    low, high = axis.get_view_interval()
-    axis.set_minor_formatter(NullFormatter())
-    if high < 60.0 * low:
-        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-        axis.set_major_formatter("{x:g}")
 
 
 def figure(width: float = 9.0, height: float = 4.8) -> Any:

@@ -1,5 +1,5 @@
-"""Reports: one HTML page from certificates, the results of a campaign, or a run of ``lipcert reproduce``."""
+"""Reports: one HTML page from saved answers and the results of campaigns."""
 
-from lipcert.show.report.writing import Written, write
+from lipcert.show.report.writing import write
 
-__all__ = ["Written", "write"]
+__all__ = ["write"]

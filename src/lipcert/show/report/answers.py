@@ -36,13 +36,8 @@ _SECONDS = 5.0
 class Examined:
     """A file with an answer, and the result of its check.
 
-    Attributes
-    ----------
-    path, claim : the file and its answer.
-    model, network : name and network of its model; None if that model was not given.
-    refuted : why the claim could not be proved; empty if it was proved or not checked.
-    lowers : lower bounds for a certificate or for each row of a sweep; empty if there was no search.
-    rules : the rules of the kernel that the proof rests on.
+    Name and network of its model are None if that model was not given; ``refuted`` says why the claim could not be
+    proved; ``lowers`` are lower bounds for a certificate or each row of a sweep; ``rules`` those of the proof.
     """
 
     path: Path

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
@@ -12,29 +12,14 @@ from pathlib import Path
 from lipcert.errors import InvalidInput
 from lipcert.files.whole import require_writable, write_whole
 from lipcert.model.network import Network
-from lipcert.questions.campaign import Results, Row, Summary, summarise
+from lipcert.questions.campaign import Results, Summary, summarise
 from lipcert.questions.campaign.results import summary_table
-from lipcert.questions.tables import Cell, Table
 from lipcert.runtime.clock import timed
 from lipcert.show import plots
-from lipcert.show.report.answers import LISTED, Examined, answer_sections, examine
+from lipcert.show.report.answers import Examined, answer_sections, examine
 from lipcert.show.report.page import Block, Figure, Section, page
 
 _SQLITE = b"SQLite format 3\x00"
-
-
-@dataclass(frozen=True, eq=False)
-class Written:
-    """A page that was written.
-
-    Attributes
-    ----------
-    path : the file.
-    certificates : each source with an answer, and the result of its check.
-    """
-
-    path: Path
-    certificates: tuple[Examined, ...]
 
 
 def write(
@@ -43,7 +28,7 @@ def write(
     *,
     models: Mapping[str, Network] | None = None,
     title: str | None = None,
-) -> Written:
+) -> tuple[Examined, ...]:
     """Write one self-contained HTML page about saved answers and campaigns.
 
     Parameters
@@ -57,6 +42,11 @@ def write(
         Networks by name. Answers about one of them (by digest) are proved again, and bounds get a lower bound.
     title
         Title of the page.
+
+    Returns
+    -------
+    tuple of Examined
+        Each source with an answer, and the result of its check.
     """
     paths, target, known = [Path(source) for source in sources], Path(out), dict(models or {})
     if not paths:
@@ -73,7 +63,7 @@ def write(
         sections += [_campaign(Results.read(path)) for path in paths if path not in claims]
     now = datetime.now(UTC).strftime("%d %B %Y, %H:%M UTC").lstrip("0")
     write_whole(target, page(title or "Certified Lipschitz bounds", sections, f"Written on {now}"))
-    return Written(target, tuple(examined))
+    return tuple(examined)
 
 
 def _is_database(path: Path) -> bool:
@@ -102,7 +92,7 @@ def _campaign(results: Results) -> Section:
             "Share of the points certified up to a radius: no input closer than that is of another class. Dashed: by"
             " the plain rule, margin/(√2·bound). A curve ends at the largest ball that was looked at."
         )
-        blocks += [Figure.of(plots.certified_share(mine, attacked=attacked), caption), _points(mine)]
+        blocks += [Figure.of(plots.certified_share(mine, attacked=attacked), caption)]
     return Section(f"Campaign {results.path.name}", _in_words(results, summaries), blocks)
 
 
@@ -136,31 +126,3 @@ def _about(results: Results) -> str:
     if results.about.get("curvature") is False:
         text += " Second-order bounds were not used."
     return text
-
-
-def _points(rows: list[Row]) -> Table:
-    """The points by certified radius, the smallest first; points classified wrongly come last."""
-    order = sorted(rows, key=lambda row: (not row.correct, row.certified / (row.radius or 1.0), row.point))
-    caption = f"The points one by one, least certified first ({len(order)} rows)"
-    if len(order) > LISTED:
-        caption = f"The {LISTED} rows least certified, of {len(order)}; lipcert results --export writes all"
-    headings = ["point", "method", "radius", "label", "predicted", "margin"]
-    headings += ["bound", "certified", "by", "plain", "broken at", "seconds"]
-    cells = [
-        (
-            Cell.number(row.point, "d"),
-            Cell(row.method),
-            Cell.number(row.radius),
-            Cell.number(row.label, "d"),
-            Cell.number(row.predicted, "d"),
-            Cell.below(row.margin),
-            Cell.bound(row.bound) if row.problem is None else Cell(row.problem),
-            Cell.below(row.certified),
-            Cell(row.basis),
-            Cell.below(row.plain),
-            Cell.bound(row.broken),
-            Cell.number(row.seconds, ".3g"),
-        )
-        for row in order[:LISTED]
-    ]
-    return Table(caption, headings, cells, folded=True)
