@@ -308,13 +308,6 @@ def test_readable_files_that_claim_something_else_do_not_verify(tmp_path: Path) 
             raise AssertionError(f"{name} passed with {lc.verify(network(), loaded)}")
 
 
-def test_how_it_was_found_comes_back_and_can_be_printed(tmp_path: Path) -> None:
-    replace(certificate(), found_by="joint, after 0.2 s").save(tmp_path / "c.json")
-    assert Certificate.load(tmp_path / "c.json").found_by == "joint, after 0.2 s"
-    content = encode(Certificate, certificate()) | {"found_by": "\x1b[2J"}
-    unreadable(tmp_path / "c.json", json.dumps(signed(content)), "can be printed")
-
-
 def test_each_kind_of_answer_has_its_own_files(tmp_path: Path) -> None:
     file = tmp_path / "c.json"
     certificate().save(file)

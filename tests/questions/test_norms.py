@@ -141,18 +141,6 @@ def test_a_part_has_norms_too() -> None:
     assert lc.verify(network, found) <= found.bound
 
 
-def test_norms_are_kept_in_files(tmp_path: Path) -> None:
-    network, ball = random_network(4, (3, 10, 2), "tanh"), lc.Ball([0.1, 0.2, 0.3], 0.5, norm=lc.LInf(scale=SCALE))
-    found = lc.certify(network, ball, lc.Split(pieces=8), input_norm=lc.LInf(scale=SCALE), output_norm=lc.L1())
-    found.save(tmp_path / "bound.json")
-    again = lc.Certificate.load(tmp_path / "bound.json")
-    assert (again.part, again.bound) == (found.part, found.bound)
-    assert isinstance(again.region, lc.Ball)
-    assert again.region.norm == ball.norm
-    assert lc.verify(network, again) <= found.bound
-    assert lc.verify(network, again, exact=True) <= found.bound
-
-
 @pytest.mark.parametrize(
     ("norms", "others"),
     [

@@ -82,15 +82,6 @@ def test_a_linear_network_has_its_own_entries(sizes: tuple[int, ...]) -> None:
     assert (found >= exact * (1.0 - 1e-14)).all()
 
 
-def test_an_input_that_does_nothing() -> None:
-    network = random_network(2, (3, 8, 2), "tanh")
-    first = np.array(network.layers[0].weight)
-    first[:, 1] = 0.0
-    silent = lc.Network.from_weights([first, network.layers[1].weight], activation="tanh")
-    found = lc.sensitivity(silent, lc.Ball([0.0] * 3, 1.0), lc.ClosedForm()).matrix
-    assert (found[:, 1] < 1e-6 * found[:, 0]).all()
-
-
 def entries_of(network: lc.Network, region: Region) -> tuple[Entries, list[tuple[Array, Array]]]:
     """What is proved of the entries of the Jacobian, and the slope ranges."""
     facts = prove_outputs(network, region, lc.ClosedForm())

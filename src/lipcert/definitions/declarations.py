@@ -61,10 +61,7 @@ class Definition:
     period: float
     drift: float
     kinks: bool
-    bend: Formula | None
-    turns: tuple[float, ...]
     rounding: float
-    tails: bool
     shape: tuple[int, ...] = ()
     note: str = "declared"
 
@@ -76,19 +73,18 @@ class Definition:
 
     def row(self) -> Row:
         """The row that states it."""
-        bend = self.bend
         return Row(
             value=lambda v: evaluated(self.value, v),
             slope=self._slope,
-            bend=lambda v, side: np.zeros_like(v) if bend is None else evaluated(bend, v),
-            pieces=Pieces(self.knots, self.shape, () if bend is None else self.turns),
-            loss=Loss(self.rounding, self.tails, self.tails, value_terms=lambda: self.rounding),
+            bend=lambda v, side: np.zeros_like(v),
+            pieces=Pieces(self.knots, self.shape, ()),
+            loss=Loss(self.rounding, True, True, value_terms=lambda: self.rounding),
             kinks=self.kinks,
             exact=False,
             period=self.period,
             drift=self.drift,
             swing=max(map(abs, self.extent)),
-            smooth=bend is not None,
+            smooth=False,
             declared=self.note,
             title=self.title,
             origin=(define, self),
@@ -122,8 +118,6 @@ def checked(definition: Definition) -> Definition:
                 _at_a_point(definition, float(x))
         _along(definition, "value", (), (low, high))
         shape, doubts = _along(definition, "slope", knots, (low, high))
-        if definition.bend is not None:
-            doubts += _along(definition, "bend", definition.turns, (low, high))[1]
         if not periodic:
             for side, limit, sense in ((-1, definition.ends[0], shape[0]), (1, definition.ends[1], shape[-1])):
                 _towards_infinity(definition, side, limit, side * sense, far)
@@ -137,15 +131,11 @@ def _at_a_point(definition: Definition, x: float) -> None:
     """Raise if the formulas are not each other's derivatives at a point, leave the extent, or round too much."""
     here, (least, most) = ball(x), definition.extent
     value, rate = _jet(definition.value, here)
-    slope, bend = _jet(definition.slope, here)
+    slope = _jet(definition.slope, here)[0]
     if not abs(rate - slope) <= ball(_ROUNDED) * (abs(slope) + ball(definition.rounding)):  # constants may be rounded
         raise InvalidInput(
             f"slope is {float(slope):.17g} at {x:.17g}, where value has the derivative {float(rate):.17g}"
         )
-    if definition.bend is not None:
-        stated = _jet(definition.bend, here)[0]
-        if not abs(bend - stated) <= ball(_ROUNDED) * (abs(stated) + 1):
-            raise InvalidInput(f"bend is not the derivative of slope at {x:.17g}, where that is {float(bend):.17g}")
     rest = value - ball(definition.drift) * here
     if rest < ball(least) or rest > ball(most):
         raise InvalidInput(f"extent is ({least:g}, {most:g}), but at {x:.6g} there is {float(rest):.17g}")
@@ -157,13 +147,12 @@ def _at_a_point(definition: Definition, x: float) -> None:
     for name, formula, true in (("value", definition.value, value), ("slope", definition.slope, slope)):
         number = float(evaluated(formula, np.array(x)))
         size = abs(number) + definition.rounding
-        if definition.tails and 0.0 < abs(number) < 1.0:
+        if 0.0 < abs(number) < 1.0:  # an exponent may be rounded, so that small values lose more digits
             size -= abs(number) * float(np.log(abs(number)))
         if not abs(ball(number) - true) <= ball(0.25 * _CHARGED * size):
             raise InvalidInput(
                 f"{name} is {number:.17g} at {x:.17g} in floating point, and {float(true):.17g} in truth: more than"
-                f" rounding={definition.rounding:g} allows. Give the size of the terms that cancel, and tails=True"
-                " where an exponent is rounded"
+                f" rounding={definition.rounding:g} allows. Give the size of the terms that cancel"
             )
 
 
@@ -187,21 +176,21 @@ def _towards_infinity(definition: Definition, side: int, limit: float, sense: in
 def _along(
     definition: Definition, name: str, points: tuple[float, ...], ends: tuple[float, float]
 ) -> tuple[list[int], list[float]]:
-    """Whether slope or bend rises (1), falls (-1) or stays (0) between points; and places where that was not shown.
+    """Whether a formula rises (1), falls (-1) or stays (0) between points; and places where that was not shown.
 
     Raises where it does both, or where value or slope jumps.
     """
     turns = (-1, 0, 1) if np.isfinite(definition.period) else (0,)
     inside = [k + turn * definition.period if turn else k for turn in turns for k in points]
     marks = sorted({*ends, *(k for k in inside if ends[0] < k < ends[1])})
-    senses, doubts, told = [], list[float](), f"{'bend_' * (name == 'bend')}turning_points"
+    senses, doubts = [], list[float]()
     for low, high in pairwise(marks):
         signs, unknown = _walk(definition, name, low, high)
         if len(signs) > 1:
             where = f"it rises near {signs[1]:.6g} and falls near {signs[-1]:.6g}"
-            raise InvalidInput(f"{told} lacks a point between {low:.6g} and {high:.6g}: {where}")
+            raise InvalidInput(f"turning_points lacks a point between {low:.6g} and {high:.6g}: {where}")
         if unknown and not signs:
-            raise InvalidInput(f"{told}: nothing shows how the formula goes between {low:.6g} and {high:.6g}")
+            raise InvalidInput(f"turning_points: nothing shows how the formula goes between {low:.6g} and {high:.6g}")
         senses.append(sum(signs))
         doubts += sorted(unknown)
     return senses, doubts
@@ -227,13 +216,13 @@ def _walk(definition: Definition, name: str, low: float, high: float) -> tuple[d
             signs[1 if rate > 0 else -1] = middle
             continue
         cuts += 1
-        if two - one > (4.0 * np.spacing(size) if broken and name != "bend" else _FINEST * size) and cuts <= _MOST:
+        if two - one > (4.0 * np.spacing(size) if broken else _FINEST * size) and cuts <= _MOST:
             if broken:
                 todo.extendleft([(middle, two), (one, middle)])
             else:
                 todo.extend([(one, middle), (middle, two)])
             continue
-        if broken and name != "bend":
+        if broken:
             _joined(definition, name, one, two)
         if name != "value" and min(middle - low, high - middle) > 4.0 * _FINEST * size:
             unknown.append(middle)

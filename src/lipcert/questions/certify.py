@@ -226,7 +226,7 @@ def _answers(
     bounded = all(region.bounded for region in regions)
     global_ = inner == Part((0, target.depth)) and not any(region.bounded for region in regions)  # in plain norms
     spectral = FourierSearch.of(target, method) if global_ else None
-    stacked = isinstance(method, Greedy) and (len(regions) > 1 or isinstance(method, ClosedForm))
+    stacked = len(regions) > 1 or isinstance(method, ClosedForm)  # alone, other methods say what was repaired
     found: list[Certificate | ProofFailed] = []
     try:
         with suited_to(max(network.sizes) if spectral is None else spectral.widest), np.errstate(all="ignore"):

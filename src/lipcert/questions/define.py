@@ -29,10 +29,7 @@ def define_activation(
     period: float | None = None,
     drift: float = 0.0,
     kinks: bool = False,
-    bend: Function | None = None,
-    bend_turning_points: Sequence[float] = (),
     rounding: float = 1.0,
-    tails: bool = False,
 ) -> Activation:
     """Define an activation by formulas, for ``Network.from_weights``.
 
@@ -59,12 +56,8 @@ def define_activation(
     kinks
         Whether φ' jumps at turning points. They must then be exact, and ``slope`` must be right on both sides. Not for
         a periodic φ'.
-    bend, bend_turning_points
-        φ'' and the points where it stops rising or falling, for bounds to second order; optional.
     rounding
         Size of the terms that cancel in the formulas; 32 units of roundoff of it are charged.
-    tails
-        Whether an exponent is rounded, as in exp(-x²), so that small values lose more digits.
 
     Raises
     ------
@@ -86,17 +79,15 @@ def define_activation(
     known = {*TABLE, *PRESETS, *ALIASES}
     if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]{0,59}", name) or name.lower() in known:
         raise InvalidInput(f"name must be a name of your own, of letters, digits and underscores, got {name!r}")
-    knots, turns = _points("turning_points", turning_points), _points("bend_turning_points", bend_turning_points)
+    knots = _points("turning_points", turning_points)
     formula, rate = recorded("value", value), recorded("slope", slope)
     if (limits is None) == (period is None):
         raise InvalidInput("limits must be given, the slopes at -∞ and +∞, if there is no period, and only then")
     if period is not None:
-        named = {"turning_points": knots} | ({} if bend is None else {"bend_turning_points": turns})
         if not _number("period", period) > 0.0 or kinks:
             raise InvalidInput(f"period must be positive, and kinks must be False where there is one, got {period!r}")
-        for label, points in named.items():
-            if len(points) < 2 or points[-1] - points[0] >= period:
-                raise InvalidInput(f"{label} must be the points of one period, at least two, got {points}")
+        if len(knots) < 2 or knots[-1] - knots[0] >= period:
+            raise InvalidInput(f"turning_points must be the points of one period, at least two, got {knots}")
         rates = evaluated(rate, np.array(knots)).tolist()
         limits = min(rates), max(rates)
     least, most = _pair("extent", extent)
@@ -112,10 +103,7 @@ def define_activation(
         period=np.inf if period is None else float(period),
         drift=0.0 if period is None else _number("drift", drift),
         kinks=bool(kinks),
-        bend=None if bend is None else recorded("bend", bend),
-        turns=turns,
         rounding=abs(_number("rounding", rounding)),
-        tails=bool(tails),
     )
     return Activation(define(checked(definition)))
 
