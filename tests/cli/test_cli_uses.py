@@ -95,14 +95,6 @@ def test_nobody_at_the_address(lipcert: Command, monkeypatch: pytest.MonkeyPatch
 CLOSED = (*BALL, "--method", "closed-form")
 
 
-def test_a_reach_set_of_one_output_is_drawn(lipcert: Command) -> None:
-    pytest.importorskip("matplotlib")
-    random_network(4, (3, 5, 1), "tanh").save("one.npz")
-    outcome = lipcert("reach", "one.npz", *CLOSED, "--plot", "one.png")
-    assert (outcome.code, outcome.err) == (0, "")
-    assert Path("one.png").stat().st_size > 1000
-
-
 def test_a_report_proves_answers_about_normalised_models(lipcert: Command) -> None:
     scale = ("--mean", "0.5", "--std", "0.25")
     assert lipcert("bound", "model.npz", *CLOSED, *scale, "--certificate", "b.json").code == 0

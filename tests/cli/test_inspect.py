@@ -7,9 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import lipcert as lc
 from command import Command
-from networks import random_network
 from onnx_graphs import model_of, node, single
 
 onnx = pytest.importorskip("onnx", reason="onnx is an extra")
@@ -74,26 +72,9 @@ def test_wrong_use_is_told(model: str, lipcert: Command) -> None:
         assert all(message in outcome.err for message in messages)
 
 
-def test_arrays_are_inspected_too(lipcert: Command) -> None:
-    np.savez("arrays.npz", W1=np.ones((4, 3)), W2=np.ones((2, 4)))
-    record = lipcert.json("inspect", "arrays.npz", "--activation", "tanh")
-    assert record["parameters"] == 12 + 4 + 8 + 2
-    assert record["layers"][0]["activations"] == {"tanh": 4}
-
-
 def test_unstable_neurons_over_a_region(lipcert: Command) -> None:
     np.savez("arrays.npz", W1=np.eye(4, 3), W2=np.ones((2, 4)), b1=np.ones(4), activation="relu")
     ball = ("inspect", "arrays.npz", "--center", "zeros", "--radius")
     assert [lipcert.json(*ball, radius)["layers"][0]["unstable"] for radius in ("1e-9", "2")] == [0, 3]
     assert lipcert.json("inspect", "arrays.npz")["layers"][0]["unstable"] is None
     assert "unstable" in lipcert(*ball, "0.1").out
-
-
-def test_too_little_memory_is_said_before_starting(monkeypatch: pytest.MonkeyPatch) -> None:
-    network = random_network(0, (4, 2500, 2), "tanh")
-    monkeypatch.setattr("lipcert.runtime.machine.available_memory", lambda: 10**8)
-    for region in (None, lc.Ball(np.zeros(4), 1.0)):
-        found = lc.certify(network, region, lc.ClosedForm())
-        assert found.found_by == "Trivial"
-        assert "layer 1 has 2500 neurons to carry, 2500 of them" in found.note
-        assert "about 0.45 GB are needed" in found.note

@@ -17,6 +17,7 @@ from lipcert.model.arrays import Array
 from lipcert.reproduce import classifiers as keeping
 from lipcert.reproduce.classifiers import FILES, Classifier, Images, Recipe, classifiers, read_images, train
 from lipcert.reproduce.documents import study_summary, write_study
+from lipcert.reproduce.figures import draw_study
 from lipcert.reproduce.mnist import PAPER_METHOD, Study, Work, best_radii, choose, failure_rate, local_bound, run
 from lipcert.reproduce.printed import PAPER_RADII
 from lipcert.reproduce.store import Store
@@ -171,14 +172,6 @@ def test_the_papers_rule() -> None:
     assert radii.tolist() == pytest.approx([0.25, 1 / 256])
 
 
-def test_points(digits: Images) -> None:
-    chosen = choose(digits, 7)
-    assert chosen["random"].shape == chosen["images"].shape == (7, 64)
-    assert 0.0 <= chosen["random"].min() < chosen["random"].max() <= 1.0
-    known = {tuple(row) for row in digits.test[0]}
-    assert all(tuple(row) in known for row in chosen["images"])
-
-
 @pytest.mark.slow
 def test_the_study_is_in_order(study: Study, few: Images) -> None:
     x, y = few.test
@@ -210,6 +203,8 @@ def test_the_study_is_written_and_kept(
     study: Study, trained: tuple[Path, list[Classifier]], few: Images, tmp_path: Path
 ) -> None:
     write_study(tmp_path, study)
+    assert [stem for stem, _ in draw_study(tmp_path, study)] == ["mnist_random", "mnist_images"]
+    assert all((tmp_path / f"mnist_{stem}.svg").read_text().count("<svg") == 1 for stem in ("random", "images"))
     text = (tmp_path / "mnist.md").read_text()
     assert study_summary(study) in text
     assert "not on MNIST" in text
@@ -226,13 +221,3 @@ def test_the_study_is_written_and_kept(
     assert (trained[0] / "results.jsonl").read_bytes() == stored
     for one, other in zip(study.samples, again.samples, strict=True):
         assert all((one.radii[rule] == other.radii[rule]).all() for rule in one.radii)
-
-
-def test_figures(study: Study, tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    from lipcert.reproduce.figures import draw_study
-
-    drawn = draw_study(tmp_path, study)
-    assert [stem for stem, _ in drawn] == ["mnist_random", "mnist_images"]
-    for stem, _ in drawn:
-        assert (tmp_path / f"{stem}.svg").read_text().count("<svg") == 1

@@ -140,12 +140,3 @@ def test_answers_that_are_not_provable_are_called_so_and_the_command_says_1(
         assert "Not provable: 1." in read.text
         assert "Not proved:" in read.text
         assert read.count("img") == 0
-
-
-def test_long_tables_are_cut(tmp_path: Path) -> None:
-    network = random_network(2, (20, 20), "relu")
-    claim = lc.sensitivity(network, lc.Ball(np.zeros(20), 0.1), lc.ClosedForm())
-    read, proved = shown(tmp_path, claim, model=network)
-    assert proved == [True]
-    assert "the first 300 of 400" in read.text
-    assert sum(len(row) == 3 for row in read.rows) == 301

@@ -133,7 +133,7 @@ def demo(
         f" product of the layers' norms (trivial) only gives {upward(0.01 * trivial.bound, 3)}. Every row is valid, so"
         f" the smallest bound counts. It is at most {upward(smallest / lower.value, 3)} times the true constant.\n"
     )
-    console.print("Next: the same network with another region, or your own with arrays W1, b1, W2, b2, …:")
+    console.print("Next: another region, or a network of your own with arrays W1, b1, W2, b2, …:")
     if save is None:
         console.print("  lipcert demo --save demo.npz", style="bold")
     console.print(f"  lipcert bound {save or 'demo.npz'} --center zeros --radius 0.5", style="bold", soft_wrap=True)

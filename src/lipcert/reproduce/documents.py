@@ -137,8 +137,7 @@ MEANING: Final = {
     "trivial": "margin/(√2·L), L the product of the layers' norms",
     "paper": "the paper's rule with its bounds: max over ε of min(ε, margin/(√2·L(ε)))",
     "plain": "the same rule with lipcert's bounds (joint)",
-    "pairs": "a bound for every pair of classes, the same ε",
-    "search": "pairs of classes, linear relaxation, ε searched for",
+    "search": "a bound for every pair of classes, linear relaxation, ε searched for",
     "curved": "the same, and second-order bounds",
     "valid": "the same, where only inputs with pixels in [0, 1] count, as for attacks",
 }

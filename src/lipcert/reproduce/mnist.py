@@ -27,7 +27,6 @@ PAPER_METHOD: Final = "eclipse-gen-local-fast"
 BOUNDS: Final = ("closed-form", "scalar", "joint", PAPER_METHOD)
 """Methods of the local bounds, from quick to slow."""
 _CERTIFIED: Final[dict[str, dict[str, Any]]] = {
-    "pairs": {"relaxation": False, "curvature": False, "radii": PAPER_RADII},
     "search": {"curvature": False},
     "curved": {},
     "valid": {"clip": (0.0, 1.0)},

@@ -173,7 +173,7 @@ def sensitivity_map(found: Sensitivity, ax: Any = None) -> Any:
     matrix = found.matrix
     rows, columns = matrix.shape
     if ax is None:
-        ax = figure(min(16.0, max(7.0, 2.0 + 0.42 * columns)), min(12.0, 1.3 + 0.42 * rows)).subplots()
+        ax = figure(min(16.0, max(9.0, 2.0 + 0.42 * columns)), min(12.0, 1.3 + 0.42 * rows)).subplots()
     image = ax.imshow(matrix, aspect="auto", cmap="viridis", vmin=0.0, interpolation="nearest")
     ax.figure.colorbar(image, ax=ax, label="certified bound")
     for axis, groups, name in ((ax.xaxis, found.inputs, "input"), (ax.yaxis, found.outputs, "output")):
