@@ -58,7 +58,6 @@ from lipcert.errors import ProofFailed
 from lipcert.kernel.hints import Curved
 from lipcert.model.arrays import Array
 
-Wanted = tuple[int, arb, Sequence[arb]]
 _SHARES = 96
 """Cells on each side of a point."""
 _HALVINGS = 16
@@ -66,57 +65,58 @@ _FAR = 2**20
 """A side is cut into cells if it is so many times longer than the point is uncertain."""
 
 
-def remainder(view: View, about: arb, wanted: Sequence[Wanted]) -> list[tuple[arb, arb]]:
-    """Numbers between which scale·φ(v) - p(v - about) lies on the interval, for each (0, scale, coefficients of p).
+def remainder(view: View, about: arb, order: int, scale: arb, p: Sequence[arb]) -> tuple[arb, arb]:
+    """Numbers between which scale·φ(v) - p(v - about) lies on the interval, or for order 1 scale·φ'(v) - p(v - about).
 
-    With (1, …) the same of φ'. On a cell of half width w around m the difference is a series Σ g_k (v - m)^k whose last
-    coefficient is one of all of the cell; its quadratic part is largest at an end or at its vertex, and the other terms
-    are at most |g_k| w^k. Cells where these terms matter are halved.
+    On a cell of half width w around m the difference is a series Σ g_k (v - m)^k whose last coefficient is one of all
+    of the cell; its quadratic part is largest at an end or at its vertex. Cells where other terms matter are halved.
     """
     if not view.arcs:
-        return [(arb.neg_inf(), arb.pos_inf())] * len(wanted)
-    todo, found, inner = [], [], list[list[arb]]()
+        return arb.neg_inf(), arb.pos_inf()
+    todo, found, inner = [], [], []
     for arc in view.arcs:
         width = arc.stop - arc.start
         share = max(1, math.ceil(CELLS * float(width / (view.high - view.low)))) if view.low < view.high else 1
         marks = [arc.start + width * k / share for k in range(share + 1)]
         todo += [(arc.formula, *ends) for ends in pairwise(marks)]
     for left in range(_HALVINGS, -1, -1):
-        seen = [(cell, _on_cell(*cell, about, wanted)) for cell in todo]
-        inner += [[end - 2 * rest for end, rest in ends] for _, ends in seen]
+        seen = [(cell, *_on_cell(*cell, about, order, scale, p)) for cell in todo]
+        inner += [[end - 2 * rest for end in ends] for _, ends, rest in seen]
         reached = [most([x.lower() for x in column]) for column in zip(*inner, strict=True)]
         todo = []
-        for (formula, one, two), ends in seen:
-            if left and any(end > x + abs(x) * arb(2) ** -45 for (end, _), x in zip(ends, reached, strict=True)):
+        for (formula, one, two), ends, _ in seen:
+            if left and any(end > x + abs(x) * arb(2) ** -45 for end, x in zip(ends, reached, strict=True)):
                 middle = ((one + two) / 2).mid()
                 todo += [(formula, one, middle), (formula, middle, two)]
             else:
-                found.append([end for end, _ in ends])
-    tops = [most(list(column)) for column in zip(*found, strict=True)]
-    return [(-below, above) for below, above in zip(tops[::2], tops[1::2], strict=True)]
+                found.append(ends)
+    below, above = (most(list(column)) for column in zip(*found, strict=True))
+    return -below, above
 
 
-def _on_cell(formula: Formula, one: arb, two: arb, about: arb, wanted: Sequence[Wanted]) -> list[tuple[arb, arb]]:
-    """At least the negative and the value of each difference on a cell, and what the terms of higher order add.
+def _on_cell(
+    formula: Formula, one: arb, two: arb, about: arb, order: int, scale: arb, p: Sequence[arb]
+) -> tuple[tuple[arb, arb], arb]:
+    """At least the negative and the value of the difference on a cell, and what the terms of higher order add.
 
     For |t| ≤ w, t³ is within w³/4 of ¾w²t, and t⁴ within w⁴/8 of w²t² - w⁴/8.
     """
-    cap, found = ctx.cap, list[tuple[arb, arb]]()
-    m = ((one + two) / 2).mid()
+    cap, m = ctx.cap, ((one + two) / 2).mid()
     w = most([(two - m).upper(), (m - one).upper()])
     ctx.cap = 6
     try:
         here, there = (arb_poly(formula(arb_series([x, 1])).coeffs()) for x in (m, one.union(two)))
     finally:
         ctx.cap = cap
-    shift, series, tails = arb_poly([m - about, 1]), (here, here.derivative()), (there[4], 5 * there[5])
-    for order, scale, p in wanted:
-        g, tail = scale * series[order] - arb_poly(list(p))(shift), scale * tails[order]
-        four, square = tail.mid(), w * w
-        rest = ((abs(g[3]) * w / 4 + (abs(four) / 8 + tail.rad()) * square) * square).upper()
-        a, b, c = g[0] - four * square * square / 8, g[1] + 3 * g[3] * square / 4, g[2] + four * square
-        found += [((_peak(s * a, s * b, s * c, w) + rest).upper(), rest) for s in (-1, 1)]
-    return found
+    if order:
+        here, there = here.derivative(), there.derivative()
+    g, square = scale * here - arb_poly(list(p))(arb_poly([m - about, 1])), w * w
+    tail = scale * there[4]
+    four = tail.mid()
+    rest = ((abs(g[3]) * w / 4 + (abs(four) / 8 + tail.rad()) * square) * square).upper()
+    a, b, c = g[0] - four * square * square / 8, g[1] + 3 * g[3] * square / 4, g[2] + four * square
+    below, above = ((_peak(s * a, s * b, s * c, w) + rest).upper() for s in (-1, 1))
+    return (below, above), rest
 
 
 def _peak(a: arb, b: arb, c: arb, w: arb) -> arb:
@@ -225,7 +225,7 @@ def by_parabolas(place: Place, spreads: Sequence[Balls], hints: Any) -> arb:
             else:  # |(v - c)² - (v - ĉ)²| ≤ (2|v - ĉ| + e)e where |c - ĉ| ≤ e
                 far = larger(abs(view.low - c).upper(), abs(view.high - c).upper())
                 told = [g[k] * c, g[k], bends[k] / 2]
-                ((_, height),) = remainder(view, c, [(0, row[k], told)])
+                height = remainder(view, c, 0, row[k], told)[1]
                 total += height + abs(bends[k]) * (2 * far + error) * error / 2
         total += (g * layer.bias).sum()
         every.insert(0, bends)
@@ -408,5 +408,5 @@ def _fit_error(f: Function, center: arb, error: arb, far: arb, sigma: arb, tau: 
     """At least |φ'(c + Δ) - σ - τΔ - ½ψΔ²| for |Δ| ≤ far and |c - center| ≤ error."""
     extent = (far + error).upper()
     view = f.on((center - extent).lower(), (center + extent).upper())
-    ((low, high),) = remainder(view, center, [(1, arb(1), [sigma, tau, psi / 2])])
+    low, high = remainder(view, center, 1, arb(1), [sigma, tau, psi / 2])
     return (larger(-low, high) + (abs(tau) + abs(psi) * (extent + error)) * error).upper()
