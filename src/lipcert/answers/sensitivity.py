@@ -72,7 +72,7 @@ def pair_facts(
     base, cuts = (0, None) if pieces is None else pieces
     facts = [derivatives_fact(proofs, proofs[base], cuts)]
     for one in proofs if all_pairs else ():
-        with suppress(ProofFailed):  # then the others count
+        with suppress(ProofFailed, np.linalg.LinAlgError):  # then the others count
             facts.append(entries_fact(one))
     for pair in pairs:
         part = pair.part

@@ -293,25 +293,17 @@ def stack_bound(
 def convolution_norm(convolution: Convolution) -> float | None:
     """At least the norm of a convolution: the largest over the frequencies of [K(ω_b)]_b, aliases side by side.
 
-    Channels that see nothing of each other are taken apart. K(ω)ᵀ is as large as K(ω). None if there is no torus.
+    Groups of channels are taken apart. K(ω)ᵀ is as large as K(ω). None if there is no torus.
     """
     sizes = _sizes([convolution])
     if sizes is None:
         return None
-    kernel, found = full_kernel(convolution), 0.0
-    sees = np.any(kernel != 0.0, axis=tuple(range(2, kernel.ndim)))
-    left: Array = np.any(sees, axis=0)
-    while np.any(left):
-        channels, before = np.arange(left.size) == np.argmax(left), np.zeros(left.size, dtype=bool)
-        while not np.array_equal(before, channels):  # until all that these are connected with are there
-            outputs = np.any(sees[:, channels], axis=1)
-            before, channels = channels, np.any(sees[outputs], axis=0)
-        part = kernel[outputs][:, channels]
+    found = 0.0
+    for part in np.split(convolution.kernel, convolution.groups):
         if len(part) > part.shape[1] and max(convolution.stride) == 1:  # then its transpose makes smaller matrices
             part = np.swapaxes(part, 0, 1)
         alone = Torus((replace(convolution, kernel=part, groups=1),), tuple(sizes), (), True)
         found = float(np.maximum(found, stack_bound(alone, guessed=True)))  # NaN stays NaN
-        left = left & ~channels
     return found
 
 

@@ -50,7 +50,7 @@ from lipcert.kernel.step import Step, activate
 from lipcert.kernel.sweep import Sweep
 from lipcert.model.arrays import Array, dense
 from lipcert.model.network import Network
-from lipcert.model.norms import NORMS, Norms
+from lipcert.model.norms import NORMS
 
 _TAU = 2.0**-52
 """Weight of rounding errors in E, whose size is about one; their weight in A is its inverse."""
@@ -125,10 +125,7 @@ def _solved(A: Array, U: Array, step: Step) -> tuple[Array, Array]:
         return np.zeros((0, U.shape[1])), off
     part, u = A[np.ix_(active, active)], U[active]
     C = np.diag(lifted) - h[:, None] * part * h
-    try:
-        factor = linalg.cho_factor(C, lower=True, overwrite_a=True, check_finite=False)
-    except linalg.LinAlgError:
-        raise ProofFailed("the step of a layer leaves no room to bound single entries") from None
+    factor = linalg.cho_factor(C, lower=True, overwrite_a=True, check_finite=False)
     q = h[:, None] * linalg.cho_solve(factor, h[:, None] * u, check_finite=False)
     pushed = (Near.of(lifted) / h)[:, None] * (Near.of(q) / h[:, None])  # h·h might underflow
     off[active] = (u - pushed + Near.of(part) @ q).size  # zero in exact arithmetic: row l of C z = D_h u, over h_l
@@ -158,17 +155,15 @@ def interval_bounds(sweep: Sweep) -> Array:
 
 
 def _by_pairs(sweep: Sweep, which: int) -> float:
+    """At least ‖U‖ + sqrt(max zᵀAz · max xᵀEx) over one region."""
     slopes = [(alpha[which], beta[which]) for alpha, beta in sweep.slopes]
     steps = zip(sweep.views, sweep.steps, strict=True)
     given = [(view.widen(step.multipliers)[which], int(view.exponent[which])) for view, step in steps]
     try:
-        return around_nominal(entries(sweep.network, slopes, given), sweep.norms)
+        found = entries(sweep.network, slopes, given)
     except (ProofFailed, np.linalg.LinAlgError):  # then the others count
         return float(np.inf)
-
-
-def around_nominal(found: Entries, norms: Norms) -> float:
-    """At least ‖U‖ + sqrt(max zᵀAz · max xᵀEx)."""
-    nominal = induced_above(Near.of(found.nominal), norms)
-    out, into = ellipsoid_above(found.spread, norms.output), ellipsoid_above(found.energy, NORMS[norms.input.dual]())
+    nominal = induced_above(Near.of(found.nominal), sweep.norms)
+    out = ellipsoid_above(found.spread, sweep.norms.output)
+    into = ellipsoid_above(found.energy, NORMS[sweep.norms.input.dual]())
     return float(up(np.ldexp(inflate(nominal + inflate(out * into, 2), 2), found.exponent)))
