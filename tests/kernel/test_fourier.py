@@ -308,24 +308,6 @@ def test_outputs_can_be_chosen() -> None:
 # the search on symbols: its gradient, and that the first bound does not wait for time
 
 
-@pytest.mark.parametrize("head", [False, True])
-def test_the_gradient_is_that_of_the_value(head: bool) -> None:
-    chain, rng = chain_of(block(head)), np.random.default_rng(1)
-    assert [link.open.size for link in chain.links] == [3, 3, *([3, 4] if head else [])]
-    walk = chain.greedy(closed_form)
-    x = walk.x + 0.4
-    here = chain.value(x, 1e-2)
-    assert here is not None
-    assert chain.at(walk.x).log_bound == pytest.approx(walk.log_bound, rel=1e-9)
-    assert chain.at(x).log_bound == pytest.approx(here.log_bound, rel=1e-9)
-    for _ in range(4):
-        way = rng.standard_normal(x.size)
-        ahead, behind = chain.value(x + 1e-5 * way, 1e-2), chain.value(x - 1e-5 * way, 1e-2)
-        assert ahead is not None
-        assert behind is not None
-        assert here.gradient @ way == pytest.approx((ahead.f - behind.f) / 2e-5, rel=1e-5)
-
-
 @pytest.mark.parametrize("method", [lc.Joint(seconds=0), lc.Auto(seconds=0)])
 def test_the_first_bound_takes_what_it_takes(method: lc.Joint) -> None:
     network = block(head=True, size=14)

@@ -84,6 +84,8 @@ class Monomials:
     values : the monomials of degree three at most, without squares, at the corners, (monomials, corners).
     slack : how far each is from that at most, (monomials,).
     sides, slacks : per degree 1, 2 and 3 the same at half of the corners, those with δ_1 = 1, (corners, monomials).
+    by_line, by_square : which monomial of degree four the products of a variable and one of degree three, and of two of
+        degree two, are; ones and zeros.
     touched : per degree 2 and 3, how often a variable is in a monomial, (d, monomials).
     """
 
@@ -95,8 +97,9 @@ class Monomials:
         self.first, self.second = pairs[:, 0], pairs[:, 1]
         self.both = np.where(self.first == self.second, 1.0, 2.0)[:, None]
         self.third = np.array([[place[3][_sorted(i, *pair)] for pair in lists[2]] for i in range(d)])
-        self.by_line = _groups([place[4][_sorted(i, *other)] for i, other in product(range(d), lists[3])])
-        self.by_square = _groups([place[4][_sorted(*one, *other)] for one, other in product(lists[2], lists[2])])
+        fourth = np.eye(self.count[4])
+        self.by_line = fourth[[place[4][_sorted(i, *other)] for i, other in product(range(d), lists[3])]]
+        self.by_square = fourth[[place[4][_sorted(*one, *other)] for one, other in product(lists[2], lists[2])]]
         self.touched = [np.array([[part.count(i) for part in lists[m]] for i in range(d)], dtype=float) for m in (2, 3)]
         self.gradients = []
         for degree in range(1, 5):
@@ -141,18 +144,6 @@ class Monomials:
 
 def _sorted(*monomial: int) -> tuple[int, ...]:
     return tuple(sorted(monomial))
-
-
-def _groups(numbers: list[int]) -> tuple[Array, Array]:
-    """An order that brings equal numbers together, and where each group begins; all numbers occur."""
-    order = np.argsort(numbers, kind="stable")
-    return order, np.searchsorted(np.array(numbers)[order], np.arange(max(numbers) + 1))
-
-
-def collect(terms: Array, groups: tuple[Array, Array]) -> Array:
-    """Terms (..., products) with equal monomials added up."""
-    order, starts = groups
-    return np.asarray(np.add.reduceat(terms[..., order], starts, axis=-1))
 
 
 class Polynomial:
@@ -364,8 +355,8 @@ class SecondOrder:
         half, whole = ((size * seen.fit.rate)[:, None, :] * q + bows for size in (0.5, 1.0))
         squares = (G[:, :, None, :] * half[:, None]).reshape(count, -1, n) @ np.swapaxes(q, 1, 2)
         fifth = (G[:, :, None, :] * whole[:, None]).reshape(count, -1, n) @ np.swapaxes(w, 1, 2)
-        four = collect(lines.reshape(count, outputs, -1), self.poly.by_line)
-        four = four + collect(squares.reshape(count, outputs, -1), self.poly.by_square)
+        four = lines.reshape(count, outputs, -1) @ self.poly.by_line  # adds up terms of equal monomials
+        four = four + squares.reshape(count, outputs, -1) @ self.poly.by_square
         five, (pairs, triples) = Size.of(fifth.reshape(count, outputs, *self.poly.count[2:4])), self.poly.touched
         wide = seen.rate * layer.squares + seen.bow * layer.linear.squared()
         rough = Size.of(G) * (seen.rate * layer.linear)[:, None, :] @ layer.cubes[..., None]
