@@ -156,17 +156,14 @@ OPERATORS: dict[str, tuple[Any, ...]] = {
     ),
     "Upsample": case((1, 2, 3), "Upsample x s", opset=9, s=[1.0, 1.0, 2.0, 3.0]),
     **{
-        f"Resize {mode} {place} {near}": case(
+        f"Resize {place} {near}": case(
             (1, 4, 3),
-            helper.make_node(
-                "Resize", ["x", "", "s"], ["y"], mode=mode, coordinate_transformation_mode=place, nearest_mode=near
-            ),
+            helper.make_node("Resize", ["x", "", "s"], ["y"], coordinate_transformation_mode=place, nearest_mode=near),
             s=[1.0, 1.0, 3.0, 2.0],
         )
-        for mode, place, near in (
-            *(("nearest", "half_pixel", f"round_prefer_{side}") for side in ("floor", "ceil")),
-            *(("linear", place, "floor") for place in ("half_pixel", "align_corners", "pytorch_half_pixel")),
-            ("nearest", "asymmetric", "floor"),
+        for place, near in (
+            *(("half_pixel", f"round_prefer_{side}") for side in ("floor", "ceil")),
+            ("asymmetric", "floor"),
         )
     },
     "Dropout with mask": case((6,), helper.make_node("Dropout", ["x"], ["y", "mask"])),

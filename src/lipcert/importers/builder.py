@@ -130,9 +130,8 @@ class Builder:
             self.offenders.append(Offender("output", "output", None, output.reason))
         last = self.tensor(output) if isinstance(output, (Tensor, np.ndarray)) else self.unknown((1,))
         graph = Graph(tuple(self.nodes), last.node).live()
-        left = [node for node in graph.nodes if isinstance(node.op, ops.Reciprocal)]
-        if self.offenders or left:
-            refuse([*self.offenders, *(Offender(n.source, n.kind, n.shape, _QUOTIENT) for n in left)])
+        if self.offenders:
+            refuse(self.offenders)
         return graph
 
     def unknown(self, shape: Sequence[int], operands: Sequence[Any] = ()) -> Tensor:
@@ -248,7 +247,7 @@ class Builder:
     def _gated(self, found: gates.Gate, shape: tuple[int, ...]) -> Tensor:
         """An activation that was recognised: outer·φ(inner·x) + offset."""
         inner = self.scale(Tensor(found.root, shape), found.inner)
-        return self.scale(self.activate(inner, found.name), found.outer, found.offset)
+        return self.scale(self.activate(inner, found.name), found.outer)
 
     def add(self, x: Value, y: Value, sign: float = 1.0) -> Tensor:
         """X + sign·y."""
@@ -256,9 +255,6 @@ class Builder:
             x = self.constant(x)
         if isinstance(x, Tensor) and isinstance(y, Tensor):
             pair, shape = self._paired(x, y if sign == 1.0 else self.scale(y, sign))
-            found = gates.total(self.nodes, *pair)
-            if found is not None:
-                return self._gated(found, shape)
             same = PreciseMatrix.choosing(np.arange(math.prod(shape)), math.prod(shape))
             return self._add(ops.Linear.of(same, same), pair, shape)
         if isinstance(x, Tensor):
@@ -274,8 +270,7 @@ class Builder:
         pair, shape = self._paired(x, y)
         found = gates.product(self.nodes, *pair)
         if found is None:
-            quotient = any(isinstance(self.nodes[value.node].op, ops.Reciprocal) for value in (x, y))
-            raise Unsupported(_QUOTIENT if quotient else _PRODUCT)
+            raise Unsupported(_PRODUCT)
         return self._gated(found, shape)
 
     def _number(self, value: Value) -> Value:
@@ -285,16 +280,12 @@ class Builder:
         return value
 
     def divide(self, x: Value, y: Value) -> Tensor:
-        """Quotient x / y; a y that depends on the input only counts as a part of an activation."""
-        if isinstance(y, Tensor):
-            return self.multiply(x, self.reciprocal(y))
+        """Quotient x / y, of constants y only."""
+        if isinstance(y := self._number(y), Tensor):
+            raise Unsupported(_QUOTIENT)
         if not np.all(y):
             raise Unsupported("it divides by zero")
         return self.scale(self.tensor(x), Precise.of(y).reciprocal())
-
-    def reciprocal(self, x: Tensor) -> Tensor:
-        """1/x, which only counts as a part of an activation."""
-        return self._add(ops.Reciprocal(), (x.node,), x.shape)
 
     def matmul(self, x: Value, y: Value | Precise) -> Tensor:
         """Matrix product as numpy's, of a tensor and a constant on either side."""
@@ -355,28 +346,24 @@ class Builder:
     def conv_transpose(
         self, x: Tensor, weight: Array, bias: Array | None, frame: Frame, more: Sequence[int], groups: int = 1
     ) -> Tensor:
-        """The adjoint of a convolution, of images that have ``more`` places at the end than they need, into those of x.
+        """The adjoint of a convolution: one with the kernel turned round, of the image with zeros between its places.
 
-        The frame has the padding that is taken off the result.
+        The frame has the padding that is taken off the result, at whose end there are ``more`` places.
         """
         weight = np.asarray(weight, dtype=float)
         if len(x.shape) != weight.ndim or x.shape[1] != weight.shape[0] or x.shape[1] % groups:
             raise Unsupported(f"a kernel of shape {weight.shape} in {groups} groups does not fit {x.shape}")
-        axes = zip(x.shape[2:], frame.kernel, frame.stride, frame.pads, frame.dilation, more, strict=True)
-        sizes = [(n - 1) * s - low - high + d * (k - 1) + 1 + m for n, k, s, (low, high), d, m in axes]
-        channels = weight.shape[1] * groups
-        if min(sizes) < 1:
-            raise Unsupported(f"the result has no elements (shape {(x.shape[0], channels, *sizes)})")
-        spare = [max(m - high, 0) for (_, high), m in zip(frame.pads, more, strict=True)]  # where nothing arrives
-        seen = [n - s for n, s in zip(sizes, spare, strict=True)]
-        pads = [(low, max(high - m, 0)) for (low, high), m in zip(frame.pads, more, strict=True)]
-        around = Frame(frame.kernel, frame.stride, pads, frame.dilation)
-        found = self._convolution((x.shape[0], channels, *seen), around, weight, groups)
-        if found.places != x.shape[2:]:
-            raise Unsupported(f"its padding does not fit: images of sizes {tuple(sizes)} become {found.places}")
-        result = self._affine_each(x, found.sparse().T, None, (channels, *seen))
-        result = self.pad(result, [(0, s) for s in spare])
-        return result if bias is None else self.scale(result, 1.0, np.reshape(bias, (-1, *(1 for _ in sizes))))
+        sizes = [(n - 1) * s + 1 for n, s in zip(x.shape[2:], frame.stride, strict=True)]
+        reach = [d * (k - 1) for d, k in zip(frame.dilation, frame.kernel, strict=True)]
+        pads = [(r - a, r - z + m) for r, (a, z), m in zip(reach, frame.pads, more, strict=True)]
+        self.room.take(8, *x.shape[:2], *(n + sum(p) for n, p in zip(sizes, pads, strict=True)))
+        index = np.full((*x.shape[:2], *sizes), -1)
+        index[:, :, *(slice(None, None, s) for s in frame.stride)] = positions(x.shape)
+        blocks = np.reshape(weight, (groups, -1, *weight.shape[1:])).swapaxes(1, 2)  # groups, outputs, inputs, …
+        turned = np.flip(np.reshape(blocks, (-1, *blocks.shape[2:])), tuple(range(2, weight.ndim)))
+        once = [1] * len(sizes)
+        plain = Frame(frame.kernel, once, [(0, 0)] * len(sizes), frame.dilation)
+        return self.conv(self.pick(x, win.padded(index, pads)), turned, bias, plain, groups)
 
     def _convolution(self, shape: Sequence[int], frame: Frame, weight: Array, groups: int = 1) -> Convolution:
         """The convolution of pictures (batch, channels, …)."""
@@ -418,15 +405,6 @@ class Builder:
             raise Unsupported("ceil_mode together with count_include_pad means different things to different runtimes")
         return self.average_windows(x, *self.windows(x, frame), math.prod(frame.kernel) if include else None)
 
-    def interpolate(self, x: Tensor, factors: Sequence[float], corners: bool) -> Tensor:
-        """Each axis enlarged by a whole factor by linear interpolation."""
-        if len(factors) != len(x.shape) or any(factor < 1 or factor != int(factor) for factor in factors):
-            raise Unsupported(f"factors {list(factors)}: only enlarging by whole factors is read")
-        for axis, factor in enumerate(map(int, factors)):
-            if factor > 1:
-                x = self.along(x, axis, win.interpolation(x.shape[axis], factor, corners))
-        return x
-
     # what is not affine --------------------------------------------------------------------------------------
 
     def activate(self, x: Tensor, name: str, **parameters: Any) -> Tensor:
@@ -450,8 +428,6 @@ class Builder:
         """x², x³ and x."""
         if np.ndim(exponent) or float(exponent) not in (1.0, 2.0, 3.0):
             raise Unsupported("only the powers 1, 2 and 3 are known")
-        if float(exponent) == 2.0 and (found := gates.squared_sine(self.nodes, x.node)) is not None:
-            return self._gated(found, x.shape)
         return x if float(exponent) == 1.0 else self.activate(x, "square" if float(exponent) == 2.0 else "cube")
 
     def clamp(self, x: Tensor, low: float | None, high: float | None) -> Tensor:

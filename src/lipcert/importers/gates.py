@@ -1,8 +1,7 @@
-"""Products, quotients and differences that spell out an activation, recognised while a graph is written.
+"""Products that spell out an activation, recognised while a graph is written.
 
-Exporters write SiLU as x·sigmoid(x), Mish as x·tanh(softplus(x)), GELU as x·(1 + erf(x/√2))/2, hardswish as
-x·clip(x + 3, 0, 6)/6, softsign as x/(1 + |x|) and tanhshrink as x - tanh(x), with the constants in any place; people
-write x·x and sin(x)².
+Exporters write SiLU as x·sigmoid(x), Mish as x·tanh(softplus(x)), GELU as x·(1 + erf(x/√2))/2 and hardswish as
+x·clip(x + 3, 0, 6)/6, with the constants in any place; people write x·x.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lipcert.importers.graph import Apply, Linear, Node, Reciprocal
+from lipcert.importers.graph import Apply, Linear, Node
 from lipcert.importers.precise import Precise
 
 _ROOT_TWO = Precise.of(0.5).inverse_root()
@@ -30,23 +29,17 @@ class _Line:
 
 @dataclass(frozen=True)
 class Gate:
-    """outer·φ(inner·x + shift) + offset with φ a row of the table and x the value of node ``root``."""
+    """outer·φ(inner·x) with φ a row of the table and x the value of node ``root``."""
 
     name: str
     root: int
     inner: Precise
     outer: Precise
-    offset: Precise = _NOTHING
 
 
 def product(nodes: Sequence[Node], one: int, two: int) -> Gate | None:
     """The activation that the product of two nodes is, if it is one."""
     return _square(nodes, one, two) or _match(nodes, one, two) or _match(nodes, two, one)
-
-
-def total(nodes: Sequence[Node], one: int, two: int) -> Gate | None:
-    """The activation that the sum of two nodes is: tanhshrink, or none."""
-    return _tanhshrink(nodes, one, two) or _tanhshrink(nodes, two, one)
 
 
 def _line(nodes: Sequence[Node], position: int, until: Collection[int] = ()) -> _Line:
@@ -73,29 +66,7 @@ def _square(nodes: Sequence[Node], one: int, two: int) -> Gate | None:
     lines = _common(nodes, one, two)
     if lines is None or not all(line.shift.nothing for line in lines):
         return None
-    square = Gate("square", lines[0].root, _ONE, lines[0].factor * lines[1].factor)
-    return squared_sine(nodes, square.root, square.outer) or square
-
-
-def squared_sine(nodes: Sequence[Node], root: int, outer: Precise = _ONE) -> Gate | None:
-    """outer·sin² = outer·(1 - cos(2·))/2, whose slopes a bound sees better."""
-    line = _line(nodes, root)
-    inner = nodes[line.root]
-    if _name(inner) != "sin" or not line.shift.nothing:
-        return None
-    half = 0.5 * (outer * (line.factor * line.factor))
-    return Gate("cos", inner.inputs[0], 2.0 * _ONE, -half, half)
-
-
-def _tanhshrink(nodes: Sequence[Node], plain: int, bent: int) -> Gate | None:
-    """a·x + s + c·tanh(d·x) + e is -c·tanhshrink(d·x) + s + e, if a = -cd."""
-    tanh = _line(nodes, bent)
-    inner = nodes[tanh.root]
-    lines = _common(nodes, plain, inner.inputs[0]) if _name(inner) == "tanh" else None
-    if lines is None or not lines[1].shift.nothing or not (lines[0].factor + tanh.factor * lines[1].factor).nothing:
-        return None
-    line, y = lines
-    return Gate("tanhshrink", y.root, y.factor, -tanh.factor, line.shift + tanh.shift)
+    return Gate("square", lines[0].root, _ONE, lines[0].factor * lines[1].factor)
 
 
 def _match(nodes: Sequence[Node], plain: int, gate: int) -> Gate | None:
@@ -107,11 +78,9 @@ def _match(nodes: Sequence[Node], plain: int, gate: int) -> Gate | None:
     """
     bent = _line(nodes, gate)
     inner = nodes[bent.root]
-    if not isinstance(inner.op, (Apply, Reciprocal)):
+    if not isinstance(inner.op, Apply):
         return None
     c, e, name, (parent,) = bent.factor, bent.shift, _name(inner), inner.inputs
-    if name == "reciprocal":
-        return _softsign(nodes, plain, parent, c) if e.nothing else None
     if name == "tanh" and _name(nodes[parent]) == "softplus":
         name, (parent,) = "tanh(softplus)", nodes[parent].inputs
     lines = _common(nodes, plain, parent)
@@ -125,7 +94,7 @@ def _match(nodes: Sequence[Node], plain: int, gate: int) -> Gate | None:
         kind, c = "hardswish", 6.0 * c
     elif name in _GATES and f.nothing and e.nothing:
         kind = _GATES[name]
-        if isinstance(inner.op, Apply) and name == "hardsigmoid":
+        if name == "hardsigmoid":
             turn = 6.0 * Precise.of(inner.op.neurons.groups[0][0].parameters[0]) * d
     return None if kind is None else Gate(kind, root, turn, a * c * turn.reciprocal())
 
@@ -134,31 +103,13 @@ _GATES = {"sigmoid": "silu", "tanh(softplus)": "mish", "hardsigmoid": "hardswish
 """ψ → the activation x·ψ(x)."""
 
 
-def _softsign(nodes: Sequence[Node], plain: int, below: int, c: Precise) -> Gate | None:
-    """a·x·c/(e + k·|dx|) is ac/(et)·softsign(tx) with t = k·|d|/e."""
-    bottom = _line(nodes, below)
-    size = nodes[bottom.root]
-    if _name(size) != "|x|" or not bottom.shift.high > 0.0 or not bottom.factor.high > 0.0:
-        return None
-    lines = _common(nodes, plain, size.inputs[0])
-    if lines is None or not all(line.shift.nothing for line in lines):
-        return None
-    d = lines[1].factor if lines[1].factor.high > 0.0 else -lines[1].factor
-    turn = bottom.factor * d * bottom.shift.reciprocal()
-    return Gate("softsign", lines[1].root, turn, lines[0].factor * c * (bottom.shift * turn).reciprocal())
-
-
 def _name(node: Node) -> str | None:
     """The function of a node, where one function with known parameters serves all elements."""
-    if isinstance(node.op, Reciprocal):
-        return "reciprocal"
     if not isinstance(node.op, Apply) or len(node.op.neurons.groups) != 1:
         return None
     row = node.op.neurons.groups[0][0]
     if any(np.ndim(parameter) for parameter in row.parameters):
         return None
-    if row.name == "leaky_relu":
-        return "|x|" if row.parameters == (-1.0,) else None
     if row.name == "softplus":
         return row.name if row.parameters == (1.0,) else None
     if row.name == "hardsigmoid":

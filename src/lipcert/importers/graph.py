@@ -59,10 +59,6 @@ class Apply(Op):
     neurons: Neurons
 
 
-class Reciprocal(Op):
-    """y = 1/x; it must be part of an activation that is recognised."""
-
-
 class Unknown(Op):
     """An operation without translation; it keeps the shape so that reading can go on and find the others."""
 

@@ -181,16 +181,13 @@ def _max_pool(
 
 
 def _resize(b: Builder, x: Tensor, mode: str, scales: Any = None, sizes: Any = None, **given: Any) -> Tensor:
-    """Resize, and Upsample of older operator sets, by whole factors."""
+    """Resize, and Upsample of older operator sets, to the nearest of whole factors."""
     rule, near = given.get("coordinate_transformation_mode", "asymmetric"), given.get("nearest_mode", "floor")
-    odd = [name for name in ("axes", "antialias", "exclude_outside") if given.get(name)]
-    if odd or (sizes is not None and given.get("keep_aspect_ratio_policy", "stretch") != "stretch"):
-        raise Unsupported("axes, antialias, exclude_outside and keep_aspect_ratio_policy are not known")
-    if (mode, rule, near if mode == "nearest" else "") not in _RESIZED:
-        raise Unsupported(f"the mode {mode!r} with coordinates {rule!r} and {near!r} is not known")
+    if mode != "nearest" or given.get("axes") or (rule, near) not in _RESIZED:
+        raise Unsupported(f"the mode {mode!r} with coordinates {rule!r} and {near!r} is not known, only nearest is")
+    if sizes is not None and given.get("keep_aspect_ratio_policy", "stretch") != "stretch":
+        raise Unsupported("keep_aspect_ratio_policy is not known")
     wanted = [m / n for m, n in zip(_whole(sizes), x.shape)] or np.ravel(scales).tolist()
-    if mode == "linear":
-        return b.interpolate(x, wanted, rule == "align_corners")
     if len(wanted) != len(x.shape) or any(factor < 1 or factor != int(factor) for factor in wanted):
         raise Unsupported(f"factors {wanted}: only enlarging by whole factors is read")
     for axis, factor in enumerate(map(int, wanted)):
@@ -198,12 +195,8 @@ def _resize(b: Builder, x: Tensor, mode: str, scales: Any = None, sizes: Any = N
     return x
 
 
-_RESIZED: Final = {
-    ("nearest", "asymmetric", "floor"),
-    *(("nearest", "half_pixel", f"round_prefer_{side}") for side in ("floor", "ceil")),
-    *(("linear", rule, "") for rule in ("half_pixel", "pytorch_half_pixel", "align_corners")),
-}
-"""Mode, coordinates and rounding that exporters write; by whole factors, all nearest ones repeat each value."""
+_RESIZED: Final = (("asymmetric", "floor"), ("half_pixel", "round_prefer_floor"), ("half_pixel", "round_prefer_ceil"))
+"""Coordinates and rounding that exporters write; by whole factors, all of them repeat each value."""
 
 
 def _shrink(b: Builder, x: Tensor, lambd: float, bias: float) -> Tensor:
@@ -324,7 +317,7 @@ OPERATORS: Final[Mapping[str, Operator]] = {
     "PRelu": _prelu,
     "Pad": _pad,
     "Pow": _pow,
-    "Reciprocal": lambda b, x: b.reciprocal(x),
+    "Reciprocal": lambda b, x: b.divide(1.0, x),
     **{f"Reduce{kind.title()}": partial(_reduce, kind) for kind in ("max", "mean", "min", "sum")},
     "Relu": _row("relu"),
     "Resize": _resize,

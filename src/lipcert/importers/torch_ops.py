@@ -294,12 +294,6 @@ def _conv_transpose(b: Builder, x: Tensor, weight: Any, groups: int, bias: Any =
     return b.conv_transpose(x, weight, bias, frame, more, groups)
 
 
-def _enlarge(b: Builder, x: Tensor, align_corners: bool, output_size: Any = None, scale_factors: Any = None) -> Tensor:
-    """Linear interpolation."""
-    factors = scale_factors or [after / n for after, n in zip(output_size, x.shape[2:], strict=True)]
-    return b.interpolate(x, (1, 1, *factors), align_corners)
-
-
 def _batch_norm(b: Builder, x: Tensor, eps: float, training: bool = False, **given: Any) -> Tensor:
     if training or "running_mean" not in given or "running_var" not in given:
         raise Unsupported("it normalises by the batch at hand; call eval(), and keep running statistics")
@@ -339,7 +333,7 @@ HANDLERS: Final[Mapping[str, Handler]] = {
     **ACTIVATIONS,
     "sort": _with_positions(lambda b, x, dim, descending, stable=False: b.sort(x, dim, descending)),
     "pow": lambda b, x, exponent: b.power(x, exponent),
-    "reciprocal": lambda b, x: b.reciprocal(x),
+    "reciprocal": lambda b, x: b.divide(1.0, x),
     "add": lambda b, x, other, alpha: b.add(x, other, float(alpha)),
     **dict.fromkeys(("sub", "subtract"), lambda b, x, other, alpha: b.add(x, other, -float(alpha))),
     "rsub": lambda b, x, other, alpha: b.add(other, b.multiply(x, np.asarray(alpha)), -1.0),
@@ -371,10 +365,9 @@ HANDLERS: Final[Mapping[str, Handler]] = {
     "batch_norm": _batch_norm,
     "_native_batch_norm_legit_no_training": _with_positions(_batch_norm),
     "native_dropout": _with_positions(_dropout),
-    **dict.fromkeys(("upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d"), _enlarge),
     **dict.fromkeys(
-        ("upsample_bicubic2d", "_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa"),
-        _refused("of interpolations only nearest and linear are known, without antialias"),
+        ("upsample_linear1d", "upsample_bilinear2d", "upsample_bicubic2d", "_upsample_bilinear2d_aa"),
+        _refused("of interpolations only nearest is read; a transposed convolution can stand for it"),
     ),
     **dict.fromkeys(("pad", "constant_pad_nd"), _pad),
     **dict.fromkeys(("softmax", "_softmax", "log_softmax", "_log_softmax"), _refused(SOFTMAX)),

@@ -1,4 +1,4 @@
-"""Padding, pooling and interpolation as index arithmetic.
+"""Padding and pooling as index arithmetic.
 
 A tensor is an array of positions; padding it pads the positions (-1 where zeros are added), and a window is a row of
 them. The rest is a sparse matrix.
@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from lipcert.importers.precise import Precise
 from lipcert.model.arrays import Array
 
 Pads = Sequence[tuple[int, int]]
@@ -109,20 +108,3 @@ def paired(seen: Array) -> tuple[Array, Array, Array]:
     result = np.full(one.shape, -1)
     result[both], result[alone] = place.ravel(), len(pairs) + seat.ravel()
     return pairs.astype(int), singles.astype(int), result
-
-
-def interpolation(before: int, factor: int, corners: bool) -> Precise:
-    """The matrix (before, after) of linear interpolation to ``factor`` times as many places.
-
-    Output p lies at (p + ½)/factor - ½ of the input, or with ``corners`` where first and last places coincide.
-    """
-    after = factor * before
-    place = np.arange(after)
-    top, bottom = np.clip(2 * place + 1 - factor, 0, 2 * factor * (before - 1)), 2 * factor
-    if corners:
-        top, bottom = place * (before - 1), max(after - 1, 1)
-    left, rest = np.divmod(top, bottom)  # the input is at left + rest/bottom
-    shares = np.zeros((before, after))
-    np.add.at(shares, (left, place), bottom - rest)
-    np.add.at(shares, (np.minimum(left + 1, before - 1), place), rest)
-    return Precise.of(shares) * Precise.of(bottom).reciprocal()
