@@ -8,7 +8,7 @@ from __future__ import annotations
 import heapq
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -109,17 +109,11 @@ class Split(Anytime):
             limit = np.inf if method.seconds is None else method.seconds
             share = _FIRST if curved(problem.network) else _WHOLE
             with now.sharing(min(share * now.left, limit) if affordable(problem, 1.0 - share) else np.inf):
-                for candidate in method.candidates(problem, start):
-                    yield candidate
-                    best = min(best, candidate, key=lambda found: found.bound)
+                best = yield from passed_on(method.candidates(problem, start), best)
         else:
-            found = method.solve(problem)
-            yield found
-            best = min(best, found, key=lambda found: found.bound)
+            best = yield from passed_on([method.solve(problem)], best)
         if problem.network.inputs > MOST_INPUTS and suits(problem, best):
-            for candidate in improved(problem, best):
-                yield candidate
-                best = min(best, candidate, key=lambda found: found.bound)
+            best = yield from passed_on(improved(problem, best), best)
         yield from self.refined(problem, best)
 
     def refined(self, problem: Problem, candidate: Candidate, impatient: bool = False) -> Iterator[Candidate]:
@@ -170,19 +164,25 @@ class Auto(Anytime):
 
     def candidates(self, problem: Problem, start: Candidate) -> Iterator[Candidate]:
         """The candidates of one method after the other, while there is time."""
-        best, now = start, clock()
+        now = clock()
         few = can_cut(problem) and problem.network.inputs <= FEW_INPUTS
         pieces = few and affordable(problem, 1.0 - _JOINT)
         with now.sharing(_JOINT * now.left if pieces else np.inf):
-            for candidate in Joint().candidates(problem, start):
-                yield candidate
-                best = min(best, candidate, key=lambda found: found.bound)
+            best = yield from passed_on(Joint().candidates(problem, start), start)
         if problem.network.inputs > MOST_INPUTS and suits(problem, best):
             for candidate in improved(problem, best):
                 yield candidate
                 return  # pieces of many inputs hardly bend less
         if can_cut(problem):
             yield from Split(pieces=self.pieces).refined(problem, best, impatient=True)
+
+
+def passed_on(found: Iterable[Candidate], best: Candidate) -> Generator[Candidate, None, Candidate]:
+    """All candidates; what is returned is the best."""
+    for candidate in found:
+        yield candidate
+        best = min(best, candidate, key=lambda one: one.bound)
+    return best
 
 
 @contextmanager
