@@ -191,13 +191,6 @@ def test_dead_neurons(rows: bool) -> None:
     assert lc.lower_bound(network, ball).value <= lc.certify(network, ball, lc.Joint()).bound
 
 
-def test_nothing_moves() -> None:
-    network = lc.Network.from_weights([np.ones((4, 3)), np.zeros((5, 4)), np.ones((2, 5))])
-    assert lc.Joint().solve(problem(network)).bound < 1e-200
-    nothing = lc.Network.from_weights([np.zeros((4, 3)), np.ones((2, 4))])
-    assert lc.Joint().solve(problem(nothing, lc.Ball(np.zeros(3), 1.0))).bound < 1e-200
-
-
 def test_multipliers_on_the_edge_are_moved_inside() -> None:
     network = random_network(2, (3, 6, 6, 2))
     proof = scalar(network)

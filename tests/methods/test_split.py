@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy import sparse
 
 import lipcert as lc
 from lipcert.errors import InvalidInput, ProofFailed
@@ -23,8 +22,6 @@ from lipcert.kernel import cover as ledger
 from lipcert.kernel.cover import LEAF, Tree, prove_tree
 from lipcert.kernel.piece_bounds import AXIS, PieceBounds, along_rays, children, has_rays, missed
 from lipcert.methods import split as module
-from lipcert.model.activations import activation
-from lipcert.model.arrays import dense
 from lipcert.model.regions import Region
 from networks import named, random_network, sampled_norms, spread
 from patterns import true_constant
@@ -432,17 +429,6 @@ def test_what_bends_elsewhere_has_no_rays(name: str) -> None:
     assert lc.certify(network, None, lc.Auto(seconds=5.0)).tree is None
 
 
-def test_rows_called_straight_from_zero_are() -> None:
-    v, rng = np.linspace(-3.0, 3.0, 41), np.random.default_rng(0)
-    rows = [
-        activation("relu"),
-        activation("identity"),
-        *(activation("leaky_relu", negative_slope=g) for g in rng.normal(size=4)),
-    ]
-    for row in rows:
-        np.testing.assert_array_equal(row.value(4.0 * v), 4.0 * row.value(v))
-
-
 def test_only_boxes_away_from_the_faces_are_left_out() -> None:
     near = np.nextafter(1.0, 0.0)
     lower = np.array([[-near, 0.0], [-1.0, 0.0], [0.0, near], [0.5, 0.5], [0.0, 0.0]])
@@ -472,25 +458,3 @@ def test_a_search_that_leaves_a_face_out_gets_a_true_bound(monkeypatch: pytest.M
     faces = module._Search.faces
     monkeypatch.setattr(module._Search, "faces", lambda self, cover: faces(self, cover)[:2])
     assert lc.certify(network, None, everywhere_by()).bound >= truth * (1.0 - 1e-9)
-
-
-def test_auto_cuts_all_of_space() -> None:
-    network = random_network(5, (3, 10, 10, 2), "relu", gain=2.5)
-    certificate = lc.certify(network, None, lc.Auto(seconds=np.inf, pieces=3000))
-    assert certificate.tree is not None
-    assert certificate.found_by == "Split"
-    assert certificate.bound < lc.certify(network, None, lc.Joint()).bound
-
-
-def test_many_inputs_are_not_cut_everywhere() -> None:
-    network = random_network(5, (40, 6, 2), "relu")
-    assert lc.certify(network, None, lc.Split(seconds=5.0)).tree is None
-
-
-def test_sparse_weights() -> None:
-    network = random_network(0, (2, 6, 6, 2), "relu", gain=2.0)
-    thin = [sparse.csr_array(dense(layer.weight)) for layer in network.layers]
-    same = lc.Network.from_weights(thin, [layer.bias for layer in network.layers])
-    assert lc.certify(same, None, everywhere_by()).bound == pytest.approx(
-        lc.certify(network, None, everywhere_by()).bound, rel=1e-6
-    )
