@@ -41,7 +41,8 @@ def comparison(result: Comparison, ax: Any = None) -> Any:
     """
     ax = figure(9.0, 6.0).subplots() if ax is None else ax
     rows = sorted((row for row in result.rows if row.bound and row.seconds), key=lambda row: -(row.bound or 0.0))
-    ax.set(xscale="log", yscale="log", xlabel="seconds", ylabel="bound")
+    logarithmic(ax)
+    ax.set(xlabel="seconds", ylabel="bound")
     ax.grid(True, which="major", alpha=0.3)
     for row in rows:
         ax.plot(row.seconds, row.bound, linestyle="none", label=row.name, **look(row.name))
@@ -64,11 +65,12 @@ def radius_curve(rows: Sequence[SweepRow], ax: Any = None, title: str = "") -> A
     ax.fill_between(radii, lowers, bounds, color="tab:blue", alpha=0.1, linewidth=0, label="the true constant")
     open_circle = {"marker": "o", "markersize": 7, "markerfacecolor": "none"}
     ax.plot(radii, lowers, "--", color="tab:orange", label="lower bound", **open_circle)
-    ax.set(xscale="log", yscale="log", xlabel="radius", ylabel="Lipschitz constant")
+    logarithmic(ax)
+    ax.set(xlabel="radius", ylabel="Lipschitz constant")
     ax.set_title(title, fontsize=10)
     ax.grid(True, which="major", alpha=0.3)
     if shown:
-        ax.legend(fontsize=8, loc="best", frameon=False)
+        ax.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False)
     return ax
 
 
@@ -196,6 +198,16 @@ def save(ax: Any, path: str | Path) -> None:
     stream = io.BytesIO()
     ax.figure.savefig(stream, format=Path(path).suffix[1:].lower(), dpi=150, bbox_inches="tight")
     write_whole(path, stream.getvalue())
+
+
+def logarithmic(ax: Any) -> None:
+    """Make both axes logarithmic, with plain numbers at the ticks."""
+    from matplotlib.ticker import LogFormatter
+
+    ax.set(xscale="log", yscale="log")
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_major_formatter(LogFormatter())
+        axis.set_minor_formatter(LogFormatter(minor_thresholds=(1.0, 0.4)))
 
 
 def figure(width: float = 9.0, height: float = 4.8) -> Any:
