@@ -133,7 +133,7 @@ def main(answer: str, network: str) -> None:
     require(document["sha256"] == hashlib.sha256(text).hexdigest(), "the file is damaged")
     require(document["kind"] == "bound", f"the file holds a {document['kind']}, not a bound")
     require(content["network"] == net.digest, f"the certificate is about another network than {net.digest}")
-    region, part, plain = content["region"], content["part"], {"kind": "L2", "scale": 1.0, "shape": None}
+    region, part, plain = content["region"], content["part"], {"kind": "L2", "scale": 1.0}
     ball = region["kind"] == "Ball" and region["clip"] is None and region["norm"] == plain
     asked = [part["layers"], part["inputs"], part["outputs"], *part["norms"].values()]
     known = asked == [[0, len(net.layers)], None, None, plain, plain] and (ball or region["kind"] == "Everywhere")

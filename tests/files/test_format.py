@@ -148,13 +148,11 @@ PIECES = lc.Split(lc.ClosedForm(), np.inf, pieces=12)
 def answers() -> list[Any]:
     """Every kind of answer, with hints of every class."""
     norms: dict[str, Any] = {"input_norm": lc.LInf([1.0, 2.0, 0.5]), "output_norm": lc.L1()}
-    shaped: dict[str, Any] = {"input_norm": lc.L2(shape=np.diag([1.0, 2.0, 3.0]))}
     return [
         lc.certify(RELU, lc.Everywhere(), lc.Scalar()),
         lc.certify(RELU, lc.Ball(CENTER, 0.3, clip=(-1, 1)), PIECES),
         lc.certify(RELU, lc.Box([-1.0] * 3, [1.0] * 3), lc.ClosedForm(), **norms),
         lc.certify(RELU, BALL, lc.ClosedForm(), inputs=[0, 2], outputs=[1]),
-        lc.certify(RELU, BALL, lc.ClosedForm(), **shaped),
         lc.certify(TANH, lc.Ball(CENTER, 0.05)),
         *(lc.reach(network, BALL, method) for network in (RELU, TANH) for method in (None, PIECES)),
         lc.sensitivity(RELU, BALL, PIECES, outputs=[2]),

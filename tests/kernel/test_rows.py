@@ -79,8 +79,8 @@ def test_a_mistake_in_the_proof_shows(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(AssertionError):
         holds(NETWORK, BALL)
     monkeypatch.undo()
-    sizes = interval_arithmetic.derivatives
-    monkeypatch.setattr(piece_bounds, "derivatives", lambda network, slopes: 0.3 * sizes(network, slopes))
+    sizes = interval_arithmetic.jacobian
+    monkeypatch.setattr(piece_bounds, "jacobian", lambda network, slopes: 0.3 * sizes(network, slopes))
     with pytest.raises(AssertionError):
         holds(NETWORK, BALL)
 

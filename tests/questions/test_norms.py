@@ -123,15 +123,6 @@ def test_units_changed_and_changed_back(p: str, q: str) -> None:
         assert two == pytest.approx(one, rel=1e-12)
 
 
-def test_a_shape_is_a_change_of_variables() -> None:
-    network, ball = random_network(4, (3, 10, 2), "tanh"), lc.Ball([0.1, 0.2, 0.3], 0.01)
-    M, N = np.array([[2.0, 1.0, 0.0], [0.0, 1.0, 0.5], [0.3, 0.0, 1.0]]), np.array([[1.0, 0.5], [0.0, 2.0]])
-    found = lc.certify(network, ball, lc.Joint(), input_norm=lc.L2(shape=M), output_norm=lc.L2(shape=N))
-    true = np.linalg.norm(np.linalg.inv(N) @ network.jacobian(ball.center) @ M, 2)
-    assert true <= found.bound <= 1.05 * true
-    assert lc.verify(network, found) <= found.bound
-
-
 def test_a_part_has_norms_too() -> None:
     network, ball = random_network(4, (3, 10, 4), "tanh"), lc.Ball([0.1, 0.2, 0.3], 1e-6)
     J = network.jacobian(ball.center)[[1, 3]][:, [0, 2]]
@@ -253,8 +244,6 @@ def test_published_methods_say_for_which_norms_they_are() -> None:
     [
         ({"input_norm": "l3"}, "input_norm must be a norm such as"),
         ({"input_norm": lc.L2(scale=[1.0, 2.0])}, "scale of 2 numbers for 3 coordinates"),
-        ({"output_norm": lc.L2(shape=np.eye(3))}, "shape of 3 rows for 2 coordinates"),
-        ({"output_norm": lc.L2(shape=np.zeros((2, 2)))}, "cannot be inverted"),
         ({"input_norm": lc.L2(scale=1e-300)}, "out of the range of floats"),
     ],
 )

@@ -238,16 +238,6 @@ def scale_of(scale: Any) -> float | tuple[float, ...]:
     return tuple(found.tolist()) if found.ndim else float(found)
 
 
-def shape_of(shape: Any, scale: float | tuple[float, ...]) -> tuple[tuple[float, ...], ...]:
-    """The shape of a norm, a square matrix, in rows."""
-    matrix = numbers("shape", shape)
-    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not matrix.size:
-        raise InvalidInput(f"shape must be a square matrix, got one of shape {matrix.shape}")
-    if scale != 1.0:
-        raise InvalidInput("give a scale or a shape, not both; scale the rows of the shape instead")
-    return tuple(map(tuple, matrix.tolist()))
-
-
 def _alike(one: tuple[str, Array], two: tuple[str, Array]) -> tuple[Array, Array]:
     """Two arrays brought to one shape."""
     try:

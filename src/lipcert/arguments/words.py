@@ -68,17 +68,3 @@ def scale_in_words(scale: Any) -> str:
     shown = flat if len(flat) <= _SCALES else [*flat[:3], "…", flat[-1]]
     words = ", ".join(f"{x:g}" if isinstance(x, (int, float)) else str(x) for x in shown)
     return f"({words})" if np.ndim(scale) else words
-
-
-def norm_in_words(symbol: str, scale: Any, shape: Any) -> str:
-    """A norm with its scale or its shape in few words."""
-    if shape is not None:
-        return f"{symbol} with a shape of {len(shape)} rows"
-    return symbol if scale == 1.0 else f"{symbol} in units of {scale_in_words(scale)}"
-
-
-def settings_in_words(scale: Any, shape: Any) -> str:
-    """What makes a norm other than the plain one."""
-    if shape is not None:
-        return f"shape={len(shape)} × {len(shape)} matrix"
-    return "" if scale == 1.0 else f"scale={scale_in_words(scale)}"

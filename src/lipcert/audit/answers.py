@@ -84,7 +84,7 @@ def _prove(network: Network, certificate: Certificate) -> arb:
     (start, stop), norms, hints = part.layers, part.norms, certificate.part_sweeps
     piece = engine.in_units(engine.part_of(whole, start, stop, part.inputs, part.outputs), norms.input, norms.output)
     units, model = None, whole
-    if start == 0 and part.inputs is None and not norms.shaped:  # a network in its own right, in its own units
+    if start == 0 and part.inputs is None:  # a network in its own right, in its own units
         model, units = piece, norms.input.units(network.inputs)
     elif (start, stop) == (0, len(whole)) and (hints or not norms.has_units):  # its bound serves some of the inputs
         model = engine.part_of(whole, start, stop, None, part.outputs)
@@ -101,9 +101,6 @@ def _prove(network: Network, certificate: Certificate) -> arb:
         bound = arb.pos_inf() if hints else engine.least_of(told.last.bounds(bare), claim)
         for sweep in hints:
             require(not sweep.enclosures, "the hints of a part must not enclose it: they have no region")
-            # layers of identity neurons stand for shapes elsewhere
-            kept = slice(norms.input.matrix is not None, len(sweep.multipliers) - (norms.output.matrix is not None))
-            sweep = replace(sweep, multipliers=sweep.multipliers[kept], exponents=sweep.exponents[kept])
             mine = Pass(piece, None, sweep, told.known[start : stop - 1])
             bound = known_smaller(bound, engine.least_of(mine.bounds(bare), claim))
         if not bound <= claim:

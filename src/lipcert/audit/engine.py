@@ -144,17 +144,15 @@ def part_of(
 
 
 def in_units(model: Model, into: Norm, out: Norm) -> Model:
-    """The model as a map of u to w, for inputs Mu and outputs M'w: M and M' are the units or shapes of the norms."""
+    """The model as a map of u to w, for inputs Mu and outputs M'w: M and M' are the units of the norms."""
     layers = list(model)
-    unit, matrix = into.units(layers[0].weight.shape[1]), into.matrix
-    if unit is not None or matrix is not None:
-        weight = layers[0].weight
-        layers[0] = replace(layers[0], weight=weight * balls(unit) if unit is not None else dot(weight, balls(matrix)))
-    unit, matrix = out.units(layers[-1].size), out.matrix
-    if unit is not None or matrix is not None:
-        rows = np.hstack([layers[-1].weight, layers[-1].bias[:, None]])
-        rows = rows / balls(unit)[:, None] if unit is not None else solve(balls(matrix), rows)
-        layers[-1] = replace(layers[-1], weight=rows[:, :-1], bias=rows[:, -1])
+    unit = into.units(layers[0].weight.shape[1])
+    if unit is not None:
+        layers[0] = replace(layers[0], weight=layers[0].weight * balls(unit))
+    unit = out.units(layers[-1].size)
+    if unit is not None:
+        last = layers[-1]
+        layers[-1] = replace(last, weight=last.weight / balls(unit)[:, None], bias=last.bias / balls(unit))
     return tuple(layers)
 
 

@@ -57,12 +57,6 @@ def _softplus(x: Any) -> Any:
     return (1 + e).log() + (x if positive else 0)
 
 
-def _squareplus(x: Any, b: arb) -> Any:
-    """(x + √(x² + b))/2, in the form in which nothing cancels."""
-    root = (x * x + b).sqrt()
-    return (x + root) / 2 if head(x) > 0 else b / (2 * (root - x))
-
-
 def _mish(x: Any) -> Any:
     """With q = 1 + exp(x), tanh(log q) = (q² - 1)/(q² + 1)."""
     positive, e = _fading(x)
@@ -194,11 +188,6 @@ def _function(name: str, parameters: tuple[float, ...], _precision: int) -> Func
             )
         case "threshold", [limit]:
             return Function((_level(limit), _same), (limit,), (0, 0))
-        case "squareplus", [b] if b > 0:
-            return Function((lambda x: _squareplus(x, b),), bends=(1,))
-        case "gaussian", []:
-            half = arb(fmpq(1, 2)).sqrt()
-            return Function((lambda x: (-x * x).exp(),) * 3, (-half, half), (1, -1, 1), (0, 0))
         case "square", []:
             return Function((lambda x: x * x,), bends=(1,), ends=(arb("-inf"), arb("inf")))
         case "cube", []:

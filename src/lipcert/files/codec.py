@@ -89,7 +89,7 @@ _PARAMETERS: dict[type, dict[str, Kind]] = {
     Box: {"lower": Numbers(), "upper": Numbers()},
     Ball: {"center": Numbers(), "radius": Numbers(0), "clip": Maybe(Box), "norm": Norm},
     L1: {"scale": _SCALE},
-    L2: {"scale": _SCALE, "shape": Maybe(_MATRIX)},
+    L2: {"scale": _SCALE},
     LInf: {"scale": _SCALE},
 }
 """What a class is made from, where its fields say something else."""

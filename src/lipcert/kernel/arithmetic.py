@@ -22,8 +22,6 @@ a number later on is charged with that number.
 
 Weights and biases stand for every real number within ULPS·u of them, relatively. So a product with a weight loses
 γ_(n + ULPS) of its terms, not γ_n.
-
-Large matrices are handled block by block: fresh memory for a matrix that is used once takes longer than the arithmetic.
 """
 
 from __future__ import annotations
@@ -96,13 +94,6 @@ def fan_in(weight: Weight) -> int:
     return int(weight.shape[-1])
 
 
-def tame(weight: Weight, limit: float) -> bool:
-    """Whether no entry but zeros is above a limit or below its inverse, so that a few multiply without underflow."""
-    entries = np.abs(weight.data if sparse.issparse(weight) else np.ravel(weight))
-    entries = entries[entries > 0.0]
-    return not entries.size or bool(entries.min() > 1.0 / limit and entries.max() < limit)
-
-
 def norm_above(rows: Array) -> Array:
     """At least the Euclidean norm of each row.
 
@@ -151,7 +142,16 @@ def spectral_above(matrix: Array, squarings: int = 6) -> Array:
     rows = np.ldexp(rows, -power[..., None, None])
     P = rows @ np.swapaxes(rows, -1, -2)
     lost = gamma(n + 8) * np.trace(P, axis1=-2, axis2=-1) * UP + TINY
-    return np.asarray(up(np.ldexp(root_above(P, lost, squarings if m > 1 else 0), power)) + TINY)
+    sizes = []
+    for _ in range(squarings if m > 1 else 0):
+        P = 0.5 * (P + np.swapaxes(P, -1, -2))
+        sizes.append(np.sqrt((P * P).sum(axis=(-2, -1))) + TINY)
+        P = P / sizes[-1][..., None, None]
+        P = P @ P
+    top = np.sqrt((P * P).sum(axis=(-2, -1)))
+    for size in reversed(sizes):
+        top = size * np.sqrt(top + gamma(2 * m + 16))
+    return np.asarray(up(np.ldexp(np.sqrt(top + lost) * UP, power)) + TINY)
 
 
 def largest_norm_above(matrix: Array, squarings: int) -> Array:
@@ -167,24 +167,6 @@ def largest_norm_above(matrix: Array, squarings: int) -> Array:
     return np.asarray(found.max(axis=-1))
 
 
-def root_above(P: Array, lost: Array, squarings: int) -> Array:
-    """At least ‖M‖^½ for a symmetric matrix M at most ``lost`` from P in norm, (..., m, m), whose entries are near one.
-
-    ‖P‖² = ‖P²‖ ≤ ‖P²‖_F, again and again, each power over its size: see :func:`spectral_above`.
-    """
-    m = P.shape[-1]
-    sizes = []
-    for _ in range(squarings):
-        P = 0.5 * (P + np.swapaxes(P, -1, -2))
-        sizes.append(np.sqrt((P * P).sum(axis=(-2, -1))) + TINY)
-        P = P / sizes[-1][..., None, None]
-        P = P @ P
-    top = np.sqrt((P * P).sum(axis=(-2, -1)))
-    for size in reversed(sizes):
-        top = size * np.sqrt(top + gamma(2 * m + 16))
-    return np.asarray(np.sqrt(top + lost) * UP)
-
-
 def square_above(x: Array) -> Array:
     """At least x², and never less than TINY, which is more than the square of a number whose square underflows."""
     return np.asarray(up(x * x) + TINY)
@@ -195,63 +177,11 @@ def twice_above(x: Array, y: Array) -> Array:
     return np.asarray(inflate(x * (x * y), 3) + TINY * x)
 
 
-_LARGE: Final = 2**17
-"""Numbers of a block of rows."""
-_PANEL: Final = 256
-"""Rows of a block of a triangle."""
-
-
-def row_blocks(matrix: Array) -> list[slice]:
-    """The rows of a matrix, or of a stack, in blocks: what is made of one stays in the processor's caches."""
-    if matrix.size <= _LARGE:
-        return [slice(None)]
-    rows = max(1, _LARGE * matrix.shape[-2] // matrix.size)
-    return [slice(start, start + rows) for start in range(0, matrix.shape[-2], rows)]
-
-
-def size_times(matrix: Weight, x: Array | None = None) -> Array:
-    """|matrix|·x for x (..., n), or the row sums of |matrix|, rounded as it comes; one matrix, or as many as x."""
-    if not isinstance(matrix, np.ndarray) or matrix.size <= _LARGE:
-        return np.asarray(abs(matrix).sum(axis=-1)) if x is None else matvec(abs(matrix), x)
-    parts = []
-    for rows in row_blocks(matrix):
-        part = np.abs(matrix[..., rows, :])
-        parts.append(part.sum(axis=-1) if x is None else (part @ x[..., None])[..., 0])
-    return np.concatenate(parts, axis=-1)
-
-
-def factor_sizes(C: Array, L: Array) -> Array:
-    """Σ_j |C - L Lᵀ|_ij of each row as computed, (..., n), for C symmetric and L a lower triangle.
-
-    Of large matrices only the lower half is formed, from products without the zeros of L, and stands for both halves.
-    """
-    n = C.shape[-1]
-    if n <= _PANEL:
-        return np.abs(C - L @ np.swapaxes(L, -1, -2)).sum(axis=-1)
-    found = np.zeros(C.shape[:-1])
-    for start in range(0, n, _PANEL):
-        stop = min(start + _PANEL, n)
-        rows = L[..., start:stop, :stop] @ np.swapaxes(L[..., :stop, :stop], -1, -2)
-        rows -= C[..., start:stop, :stop]
-        np.abs(rows, out=rows)
-        found[..., start:stop] += rows.sum(axis=-1)
-        found[..., :start] += rows[..., :start].sum(axis=-2)
-    return found
-
-
 def symmetrised(stack: Array) -> Array:
-    """(A + Aᵀ)/2 of each matrix of a stack, one rounding per entry, written over it where it is large."""
-    n = stack.shape[-1]
-    if n <= _PANEL:
-        twice = stack + np.swapaxes(stack, -1, -2)
-        twice *= 0.5
-        return np.asarray(twice)
-    for start in range(0, n, _PANEL):
-        rows, columns = stack[..., start : start + _PANEL, start:], stack[..., start:, start : start + _PANEL]
-        rows = rows + np.swapaxes(columns, -1, -2)
-        rows *= 0.5
-        stack[..., start : start + _PANEL, start:], columns[...] = rows, np.swapaxes(rows, -1, -2)
-    return stack
+    """(A + Aᵀ)/2 of each matrix of a stack, one rounding per entry."""
+    twice = stack + np.swapaxes(stack, -1, -2)
+    twice *= 0.5
+    return np.asarray(twice)
 
 
 _FEW = 0.02
@@ -468,10 +398,8 @@ class Approx:
         """At least |value|x for x ≥ 0; without x, the row sums of |value|."""
         if x is None:
             if self._sums is None:
-                self._sums = np.asarray(size_times(self.value) * UP + TINY)
+                self._sums = np.asarray(np.asarray(abs(self.value).sum(axis=-1)) * UP + TINY)
             return self._sums
-        if isinstance(self.value, np.ndarray) and self.value.size > _LARGE:
-            return np.asarray(size_times(self.value, x) * UP + TINY)
         if self._size is None:
             self._size = abs(self.value)
         return np.asarray(matvec(self._size, x) * UP + TINY)
@@ -518,14 +446,11 @@ class Approx:
     def above(self, extra: Array | float = 0.0) -> Array:
         """A symmetric float matrix Ŝ with A + D_extra ≼ Ŝ, for A symmetric.
 
-        A symmetric matrix is at most the diagonal matrix of its absolute row sums (Gershgorin). The value of a formula
-        is written over: it is used up.
+        A symmetric matrix is at most the diagonal matrix of its absolute row sums (Gershgorin).
         """
         both = (self,) if self.symmetric else (self, self.T)
         lost = total(*((one.err() + gamma(2) * one.reach()) / len(both) for one in both))
-        used = self._inner is not None or self._units > 0.0
-        own = used and isinstance(self.value, np.ndarray) and self.value.flags.writeable
-        return raised(symmetrised(self.value if own else np.array(dense(self.value))), up(lost + extra))
+        return raised(symmetrised(dense(self.value)), up(lost + extra))
 
     def gram(self) -> Approx:
         """A Aᵀ."""
@@ -580,7 +505,7 @@ def factor_rows(C: Approx, L: Array) -> Array:
     """
     factor = Approx(L)
     rounding = gamma(L.shape[-1] + 4) * (factor.reach(factor.T.reach()) + C.reach())
-    return total(factor_sizes(C.value, L), rounding, C.err())
+    return total(np.abs(C.value - L @ np.swapaxes(L, -1, -2)).sum(axis=-1), rounding, C.err())
 
 
 def cholesky(stack: Array) -> tuple[Array, Array]:
@@ -629,17 +554,17 @@ def congruence(P: Array | None, weight: Weight, half: Array | None = None, radiu
     if radius is not None:
         W = Approx.weight(weight, radius)
         return (W.gram() if P is None else W @ Approx(P) @ W.T).above()
-    across = size_times(transpose(weight))
+    size = abs(weight)
+    across = np.asarray(size.sum(axis=-2))
     if P is None:  # then H is W itself
-        S, rows = gram(weight), size_times(weight, across)
-        columns = rows
+        S, sums = gram(weight), 2.0 * matvec(size, across)
     else:
-        half, inner = half_image(P, weight) if half is None else half, size_times(weight, size_times(P, across))
-        S = _product(half, transpose(weight))
-        rows, columns = inner + size_times(half, across), inner + size_times(weight, size_times(transpose(half)))
+        half = half_image(P, weight) if half is None else half
+        S, sizes = _product(half, transpose(weight)), np.abs(half)
+        sums = 2.0 * matvec(size, matvec(np.abs(P), across)) + matvec(sizes, across) + matvec(size, sizes.sum(axis=-2))
     S = symmetrised(S)
     g = gamma(max(weight.shape[-1], 1) + 2 * ULPS + 4)
-    error = g * (0.5 * (rows + columns) + size_times(S)) * UP + TINY * (1.0 + across.sum())
+    error = g * (0.5 * sums + np.abs(S).sum(axis=-1)) * UP + TINY * (1.0 + across.sum())
     return raised(S, error)
 
 
@@ -676,8 +601,8 @@ def diagonal_above(P: Array | None, weight: Weight, half: Array | None = None) -
         else:
             sums = np.einsum("...ij,...ij->...i", half, weight)
         d = np.sqrt(np.maximum(np.diagonal(P, axis1=-2, axis2=-1), TINY))
-        shares = (np.abs(P[..., some, :]) / d[..., some, None] / d[..., None, :] for some in row_blocks(P))
-        c = np.max([share.max(axis=(-2, -1)) for share in shares], axis=0)[..., None] * UP  # NaN stays NaN
+        shares = np.abs(P) / d[..., None] / d[..., None, :]
+        c = shares.max(axis=(-2, -1))[..., None] * UP  # NaN stays NaN
         along = matvec(size, d) * UP
         reach = c * (along * along)
     error = 3.0 * gamma(weight.shape[-1] + 2 * ULPS + 8) * reach

@@ -82,32 +82,22 @@ def held(network: Network) -> Network:
     return Network((*network.layers[:-1], Layer(last.weight, last.bias, Neurons.of("identity", size)), read))
 
 
-def trajectory(network: Network, points: Array, quickly: bool = False) -> list[Interval]:
+def trajectory(network: Network, points: Array) -> list[Interval]:
     """The pre-activations of the hidden layers at points (count, inputs) as computed, and bounds of their errors.
 
-    Errors by entry cost least. Where they grew too much an ellipsoid follows them, unless ``quickly``.
+    Errors by entry cost least. Where they grew too much an ellipsoid follows them.
     """
     z, found = _Vectors(Near.of(points), True), []
     for layer in network.layers[:-1]:
         assert layer.neurons is not None
         v = z.through(layer.weight, Near.weights(layer.bias))
-        rough = ~(v.near.error.max(axis=-1) <= _SMALL * np.abs(v.near.value).max(axis=-1))
-        if z.entrywise and not quickly and rough.any():
-            if not rough.all():  # what is said of a point does not hang on others
-                return _apart(network, points, rough)
+        if z.entrywise and not (v.near.error.max(axis=-1) <= _SMALL * np.abs(v.near.value).max(axis=-1)).all():
             z = _Vectors(z.near, False)
             v = z.through(layer.weight, Near.weights(layer.bias))
         found.append((v.near.value, np.where(np.isnan(v.near.error), np.inf, v.near.error)))
         value = layer.neurons.value(v.near.value)
         z = v.scaled(_slopes(layer.neurons, v.near), Near(value, value_error(layer.neurons, value)))
     return found
-
-
-def _apart(network: Network, points: Array, some: Array) -> list[Interval]:
-    """The same for some of the points and for the others by themselves."""
-    order = np.argsort(np.concatenate([np.flatnonzero(some), np.flatnonzero(~some)]))
-    pairs = zip(trajectory(network, points[some]), trajectory(network, points[~some]), strict=True)
-    return [tuple(np.concatenate(ends)[order] for ends in zip(*pair, strict=True)) for pair in pairs]  # type: ignore[misc]
 
 
 def _slopes(neurons: Neurons, v: Near) -> Near:
@@ -187,39 +177,23 @@ def activated(neurons: Neurons, interval: Interval) -> Interval:
     return np.where(finite, floor, -np.inf), np.where(finite, roof, np.inf)
 
 
-def derivatives(network: Network, slopes: Sequence[Interval]) -> Array:
-    """At least the size of every entry of W_N D_{N-1} … D_1 W_1 for all slopes between ends (count, n) per layer.
-
-    (count, outputs, inputs). The smaller size of the products from both ends counts. Overflow gives infinity, which
-    proves nothing.
-    """
-    least = np.fmin.reduce([one.size for one in _products(network, slopes)])
-    return np.where(np.isnan(least), np.inf, least)
-
-
 def jacobian(network: Network, slopes: Sequence[Interval]) -> Near:
     """The entries of W_N D_{N-1} … D_1 W_1 for all slopes between ends (count, n) per layer, (count, outputs, inputs).
 
-    The intersection of the products from both ends counts; what overflows may be anything.
+    The product is formed from its narrower end and, where that has at most so many entries, from the other too; the
+    intersection counts. What overflows may be anything.
     """
-    products = _products(network, slopes)
-    found = Near.between(
-        np.fmax.reduce([one.below for one in products]), np.fmin.reduce([one.above for one in products])
-    )
-    return found.replace(~np.isfinite(found.error), Near(np.zeros(()), np.array(np.inf)))
-
-
-def _products(network: Network, slopes: Sequence[Interval]) -> list[Near]:
-    """The product formed from its narrower end, and from the other too where that has at most so many entries."""
     weights, ends = [layer.weight for layer in network.layers], list(slopes)
     count, widest = max((len(alpha) for alpha, _ in ends), default=1), max(network.sizes)
     small = count * max(network.inputs, network.outputs) * widest <= _ENTRIES
-    found = []
+    products = []
     if small or network.inputs < network.outputs:
-        found.append(_product([transpose(weight) for weight in weights], ends).T)
+        products.append(_product([transpose(weight) for weight in weights], ends).T)
     if small or network.inputs >= network.outputs:
-        found.append(_product(weights[::-1], ends[::-1]))
-    return found
+        products.append(_product(weights[::-1], ends[::-1]))
+    low, high = np.fmax.reduce([one.below for one in products]), np.fmin.reduce([one.above for one in products])
+    found = Near.between(low, high)
+    return found.replace(~np.isfinite(found.error), Near(np.zeros(()), np.array(np.inf)))
 
 
 def _product(weights: Sequence[Weight], slopes: Sequence[Interval]) -> Near:
@@ -292,8 +266,7 @@ class BackSubstitution:
     domain: Domain
     depth: int | None
     pieces: bool = False
-    settled: list[tuple[Interval, Interval, Interval]] = field(default_factory=list)
-    drawn: list[_Lines] = field(default_factory=list)
+    lines: list[_Lines] = field(default_factory=list)
 
     def tightened(self, index: int, lower: Array, upper: Array, still: Array | None = None) -> Interval:
         """The intervals of a layer, (count, neurons), smaller where a slope is open or nothing is known yet.
@@ -330,29 +303,16 @@ class BackSubstitution:
         lower[where, neuron] = np.fmax(lower[where, neuron], -up(up(above[where.size :] + loose) - bias))
 
     def settle(self, interval: Interval, slopes: Interval, told: Interval) -> Interval:
-        """The final intervals of the next layer, and its slopes; the slopes of its lines are returned.
+        """Draw the lines of the next layer on its final intervals, for its slopes; the slopes of lines are returned.
 
-        Those of neurons with an open slope are ``told``, in a row: any will do that are finite.
+        Where the slope is a single number the line is the function itself. Those of neurons with an open slope are
+        ``told``, in a row: any will do that are finite.
         """
-        lines, open_ = (np.array(slopes[0]), np.array(slopes[0])), slopes[0] < slopes[1]
-        for line, slope in zip(lines, told, strict=True):
+        suggested, open_ = (np.array(slopes[0]), np.array(slopes[0])), np.nonzero(slopes[0] < slopes[1])
+        for line, slope in zip(suggested, told, strict=True):
             line[open_] = np.where(np.isfinite(slope), slope, 0.0)
-        self.settled.append((interval, slopes, lines))
-        return lines
-
-    def lines(self, index: int) -> _Lines:
-        """The lines of a layer, drawn when the first trace comes by."""
-        while len(self.drawn) <= index:
-            self._draw(*self.settled[len(self.drawn)])
-        return self.drawn[index]
-
-    def _draw(self, interval: Interval, slopes: Interval, suggested: Interval) -> None:
-        """Draw the lines of the next layer on its intervals.
-
-        Where the slope is a single number the line is the function itself, else it has a suggested slope.
-        """
-        index = len(self.drawn)
-        layer, (low, high), (alpha, beta) = self.network.layers[index], interval, slopes
+        index = len(self.lines)
+        layer, (low, high), alpha = self.network.layers[index], interval, slopes[0]
         assert layer.neurons is not None
         ends = [layer.neurons.value(end) for end in interval]
         errors = [value_error(layer.neurons, end) for end in ends]
@@ -361,7 +321,6 @@ class BackSubstitution:
         floor = np.minimum(ends[0] - errors[0], ends[1] - errors[1])
         roof = np.maximum(ends[0] + errors[0], ends[1] + errors[1])
         columns = (np.array(alpha), offset - slack, np.array(alpha), offset + slack, floor, roof)
-        open_ = np.nonzero(alpha < beta)
         if open_[0].size:
             drawn = relax(layer.neurons.take(open_[1]), *(x[open_] for x in (low, high, *suggested)))
             for column, found in zip(columns, drawn, strict=True):
@@ -372,7 +331,8 @@ class BackSubstitution:
         sizes = np.maximum(np.abs(columns[1]), np.abs(columns[3]))
         # what underflows in a row multiplies values below and above the affine map, whatever the slopes are
         lost = underflow(1.0 + passed.sum(axis=-1) + below.sum(axis=-1) + sizes.sum(axis=-1))
-        self.drawn.append(_Lines(*columns, z_size, _Sizes.of(sizes), _Sizes.of(passed), lost))
+        self.lines.append(_Lines(*columns, z_size, _Sizes.of(sizes), _Sizes.of(passed), lost))
+        return suggested
 
     def above(self, index: int, where: Array, rows: Array, extra: Sequence[Array] | None = None) -> Array:
         """At least max of row·z over the region of each row, z the activations before layer ``index``, (k,).
@@ -387,7 +347,7 @@ class BackSubstitution:
         pick = Pick(len(self.domain), where)
         offset, charge = np.zeros(len(rows)), np.zeros(len(rows))
         for back in range(index - 1, stop - 1, -1):
-            layer, lines = self.network.layers[back], self.lines(back)
+            layer, lines = self.network.layers[back], self.lines[back]
             positive, negative = np.maximum(rows, 0.0), np.minimum(rows, 0.0)
             offset = offset + pick.dots(positive, lines.upper_offset) + pick.dots(negative, lines.lower_offset)
             sizes = lines.offsets.times(pick, np.abs(rows))
@@ -404,7 +364,7 @@ class BackSubstitution:
         if stop == 0:
             value, error = self.domain.support(where, rows)
         else:
-            lines = self.lines(stop - 1)
+            lines = self.lines[stop - 1]
             value = pick.dots(np.maximum(rows, 0.0), lines.roof) + pick.dots(np.minimum(rows, 0.0), lines.floor)
             error = rounded_off(pick.dots(np.abs(rows), lines.z_size), rows.shape[-1] + 3)
         charge = total(charge, rounded_off(np.abs(offset) + np.abs(value) + np.abs(error), 4))
@@ -426,7 +386,7 @@ class BackSubstitution:
 
     def _below(self, index: int) -> Array:
         """At least |z| for the values that enter layer ``index``, (count, n)."""
-        return self.lines(index - 1).z_size if index else self.domain.sizes()
+        return self.lines[index - 1].z_size if index else self.domain.sizes()
 
 
 def at_kink(neurons: Neurons, lower: Array, upper: Array) -> Array:

@@ -132,7 +132,7 @@ class Part:
 
     @property
     def _is_network(self) -> bool:
-        return not (self.layers[0] or self.inputs is not None or self.norms.shaped)
+        return not (self.layers[0] or self.inputs is not None)
 
     def of(self, network: Network) -> Network:
         """The part of the network as a network, in its own units."""
@@ -141,11 +141,8 @@ class Part:
         return in_units(piece, self.norms)
 
     def known(self, intervals: Sequence[Interval]) -> Sequence[Interval]:
-        """The intervals of the part's hidden layers, among those of the network's; those of shapes are not known."""
-        unknown = (np.asarray(-np.inf), np.asarray(np.inf))
-        before = [unknown] if self.norms.input.matrix is not None else []
-        after = [unknown] if self.norms.output.matrix is not None else []
-        return [*before, *intervals[self.layers[0] : self.layers[1] - 1], *after]
+        """The intervals of the part's hidden layers, among those of the network's."""
+        return intervals[self.layers[0] : self.layers[1] - 1]
 
     def check(self, network: Network) -> None:
         """An error unless the norms are such of the coordinates at the two ends."""

@@ -1,4 +1,4 @@
-"""Norms between ℓ1, ℓ2 and ℓ∞ of matrices, sizes of ellipsoids in them, rounded up; units and shapes of norms.
+"""Norms between ℓ1, ℓ2 and ℓ∞ of matrices, sizes of ellipsoids in them, rounded up; units of norms.
 
 The norm of M from p to q is the largest zᵀMx with ‖x‖_p ≤ 1 and ‖z‖_q* ≤ 1, q* the dual of q. Of ℓ1 balls the corners
 are ± unit vectors, so columns (p = 1) or rows (q = ∞) tell the norm. Those of ℓ∞ balls are sign vectors: all are tried
@@ -6,11 +6,10 @@ where they are few; otherwise an ellipsoid around the cube helps, since for ever
 
     |x_i| ≤ 1 for all i   implies   ‖x/h‖₂² ≤ Σ 1/h_i².
 
-Units and shapes are taken into the weights: a question about another network and region, in norms without. With
+Units are taken into the weights: a question about another network and region, in norms without. With
 Δx = D_s u and Δy = D_t w, ‖Δy/t‖ ≤ L‖Δx/s‖ says ‖w‖ ≤ L‖u‖, for the network with first weight W_1 D_s and last
 weight D_t⁻¹ W_N over the region of all x/s. Each of those weights is rounded once, which is part of what weights are
-known to. The region is rounded outwards. A shape M, Δx = M u, is a layer of its own, with neurons of the
-identity.
+known to. The region is rounded outwards.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from lipcert.kernel.arithmetic import (
     up,
 )
 from lipcert.model.arrays import Array, Weight
-from lipcert.model.network import Layer, Network, Neurons
+from lipcert.model.network import Layer, Network
 from lipcert.model.norms import NORMS, Norm, Norms
 from lipcert.model.regions import Ball, Box, Region
 from lipcert.suggest.multipliers import shares_around
@@ -156,10 +155,7 @@ def _axes(matrix: Array, gram: bool = False) -> Array:
 
 
 def in_units(network: Network, norms: Norms) -> Network:
-    """The network between inputs and outputs in their own units; the same where there are none.
-
-    Shapes are layers: M before the first, about M⁻¹ after the last.
-    """
+    """The network between inputs and outputs in their own units; the same where there are none."""
     into, out = norms.input.units(network.inputs), norms.output.units(network.outputs)
     layers = list(network.layers)
     if into is not None:
@@ -168,16 +164,6 @@ def in_units(network: Network, norms: Norms) -> Network:
     if out is not None:
         last = layers[-1]
         layers[-1] = Layer(_sound(last.weight, _rows_over(last.weight, out)), last.bias / out, None)
-    before, after = norms.input.matrix, norms.output.matrix
-    if before is not None:
-        n = len(before)
-        layers.insert(0, Layer(before, np.zeros(n), Neurons.of("identity", n)))
-    if after is not None:
-        m, last = len(after), layers[-1]
-        layers[-1:] = [
-            Layer(last.weight, last.bias, Neurons.of("identity", m)),
-            Layer(_inverse(after), np.zeros(m), None),
-        ]
     return Network(tuple(layers)) if norms.has_units else network
 
 
@@ -230,23 +216,5 @@ def sound(old: Weight, new: Weight) -> bool:
 
 def _sound(old: Weight, new: Weight) -> Weight:
     if not sound(old, new):
-        raise InvalidInput("the scale or shape of a norm takes weights out of the range of floats; choose other units")
+        raise InvalidInput("the scale of a norm takes weights out of the range of floats; choose other units")
     return new
-
-
-def _inverse(matrix: Array) -> Array:
-    """B with ‖M⁻¹y‖₂ ≤ ‖By‖₂ for all y, near M⁻¹.
-
-    For any float B with ‖BM - I‖ ≤ f < 1, M⁻¹ = (BM)⁻¹B, so ‖M⁻¹y‖ ≤ ‖By‖/(1 - f). The norm of the residual is at most
-    the root of its largest row sum times its largest column sum. Each entry of the result is rounded once.
-    """
-    with np.errstate(all="ignore"):
-        try:
-            B = np.linalg.inv(matrix)
-        except np.linalg.LinAlgError:
-            raise InvalidInput("the shape of output_norm cannot be inverted; give an ellipsoid with interior") from None
-        off = Approx(B) @ Approx(matrix) - Approx(np.eye(len(B)))
-        f = inflate(np.sqrt(off.rows().max() * off.T.rows().max()), 2)
-    if not f < 0.5 or not np.isfinite(B).all():
-        raise InvalidInput("the shape of output_norm is too ill-conditioned to be inverted; give a rounder ellipsoid")
-    return np.asarray(_sound(B, B * (1.0 / (1.0 - Near.of(f))).above))

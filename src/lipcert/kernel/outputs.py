@@ -18,7 +18,7 @@ from lipcert.kernel.arithmetic import Approx, Near, congruence, inflate, norm_ab
 from lipcert.kernel.checker import rules_of
 from lipcert.kernel.cover import Cover, Tree, prove_leaves, prove_tree
 from lipcert.kernel.domain import Domain, check_region, corners, radius_above, same_region
-from lipcert.kernel.enclosures import BackSubstitution, derivatives, held, trajectory, values
+from lipcert.kernel.enclosures import BackSubstitution, held, jacobian, trajectory, values
 from lipcert.kernel.facts import EllipsoidFact, Fact, LipschitzFact, PairsFact, RowsFact, SlopesFact
 from lipcert.kernel.hints import Hints, Interval, Part
 from lipcert.kernel.jacobian import entries
@@ -228,7 +228,7 @@ def derivatives_fact(proofs: Sequence[OutputBounds], base: OutputBounds, pieces:
     """How large each entry of the Jacobian gets, by its interval, and over pieces of the region if there are any."""
     network, rules = proofs[0].network, frozenset[str]().union(*(one.rules for one in proofs))
     with proving():
-        least = derivatives(network, _slopes(network, intersected(proofs)))[0]
+        least = jacobian(network, _slopes(network, intersected(proofs))).size[0]
         if pieces is not None:
             leaves = _leaves(JacobianEntries, base, pieces)
             least = np.fmin(least, leaves.max(axis=0, initial=0.0).reshape(least.shape))
@@ -283,10 +283,10 @@ def _slopes(network: Network, intervals: Sequence[Interval]) -> list[Interval]:
     return [slope_bounds(layer.neurons, *interval) for layer, interval in hidden if layer.neurons is not None]
 
 
-def output_at(network: Network, points: Array, quickly: bool = False) -> Near:
-    """The outputs at points (count, inputs), with larger errors quickly."""
+def output_at(network: Network, points: Array) -> Near:
+    """The outputs at points (count, inputs)."""
     with proving():
-        return Near(*trajectory(held(network), points, quickly)[-1])
+        return Near(*trajectory(held(network), points)[-1])
 
 
 def outputs_asked(network: Network, regions: Sequence[Region], guide: Guide) -> list[OutputBounds | ProofFailed]:

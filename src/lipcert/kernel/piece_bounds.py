@@ -29,7 +29,7 @@ import numpy as np
 from lipcert.errors import ProofFailed
 from lipcert.kernel.arithmetic import Near, inflate
 from lipcert.kernel.domain import Domain, corners
-from lipcert.kernel.enclosures import activated, affine, derivatives
+from lipcert.kernel.enclosures import activated, affine, jacobian
 from lipcert.kernel.hints import Hints, Interval, Linear
 from lipcert.kernel.jacobian import interval_bounds
 from lipcert.kernel.norms import induced_above, spectral_factor
@@ -390,7 +390,7 @@ class JacobianEntries(Bounding):
         return second.entries.reshape(len(second.entries), -1)
 
     def to_first_order(self, sweep: Sweep) -> Array:
-        sizes = derivatives(self.network, sweep.slopes)
+        sizes = jacobian(self.network, sweep.slopes).size
         return np.array(np.broadcast_to(sizes.reshape(len(sizes), -1), (sweep.count, self.rows)))
 
 

@@ -107,8 +107,6 @@ def lower_bound(
             raise InvalidInput(f"{name} must be a whole number from 0 to {_MOST}, got {str(count)[:20]}")
     part = Part((0, network.depth), norms=Norms(norm_in("input_norm", input_norm), norm_in("output_norm", output_norm)))
     part.check(network)
-    if part.norms.shaped:
-        raise InvalidInput("lower bounds are not made for norms with a shape; give a scale, or a certificate's bound")
     search = _Search(network, region, part.norms, np.random.default_rng(seed))
     with timed(seconds, progress) as now, suited_to(max(network.sizes)), np.errstate(over="ignore", invalid="ignore"):
         given = np.zeros((0, network.inputs)) if points is None else network.point("points", points)
@@ -144,7 +142,7 @@ def lower_bound_of(network: Network, certificate: Certificate, seconds: float | 
     The certificate's witness is tried too, so the answer is not below what the search for the bound has met.
     """
     part = certificate.part
-    if part.layers[0] or part.inputs is not None or part.norms.shaped:
+    if part.layers[0] or part.inputs is not None:
         return None
     target, witness = network.slice(*part.layers).select(outputs=part.outputs), certificate.witness
     known = witness if witness is not None and witness.shape == (network.inputs,) else None  # a file may say anything

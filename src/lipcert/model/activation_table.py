@@ -226,8 +226,8 @@ def _normal_density(v: Array) -> Array:
     return np.exp(-0.5 * w * w) / np.sqrt(2.0 * np.pi)
 
 
-_ROOT_HALF, _ROOT_3_2 = 0.7071067811865476, 1.224744871391589
-"""√½ and √1.5, rounded."""
+_ROOT_HALF = 0.7071067811865476
+"""√½, rounded."""
 _SELU_SCALE = 1.0507009873554805
 _SELU_ALPHA = 1.6732632423543772
 """The constants of SELU, by its definition."""
@@ -273,23 +273,6 @@ def _gauss(v: Array, power: int = 0) -> Array:
     """exp(-v²) times a power of v, without squares that overflow; beyond 40 it is zero in floating point."""
     w = np.clip(v, -40.0, 40.0)
     return w**power * np.exp(-w * w)
-
-
-def _root(v: Array, b: Parameter) -> Array:
-    """√(v² + b)."""
-    return np.hypot(v, np.sqrt(b))
-
-
-def _squareplus(v: Array, b: Parameter) -> Array:
-    """(v + √(v² + b))/2; left of 0 as b/2 over √(v² + b) - v, in which nothing cancels."""
-    root = _root(v, b)
-    return np.where(v >= 0.0, 0.5 * v + 0.5 * root, 0.5 * b / (root + np.abs(v)))
-
-
-def _squareplus_slope(v: Array, side: int, b: Parameter) -> Array:
-    root = _root(v, b)
-    small = 0.5 * (b / (root + np.abs(v))) / root
-    return np.where(v >= 0.0, 1.0 - small, small)
 
 
 def _power(v: Array, exponent: int) -> Array:
@@ -447,15 +430,6 @@ TABLE: Final[Mapping[str, Row]] = {
         pieces=_sigmoidal(_ROOT_HALF),
         loss=Loss(slope_tail=True),
     ),
-    # exp(-v²): φ'' = (4v² - 2)exp(-v²) vanishes at ±1/√2, where φ' is ±√(2/e).
-    "gaussian": Row(
-        value=lambda v: _gauss(v),
-        slope=lambda v, side: -2.0 * _gauss(v, 1),
-        bend=lambda v, side: 4.0 * _gauss(v, 2) - 2.0 * _gauss(v),
-        pieces=Pieces((-_ROOT_HALF, _ROOT_HALF), (CONVEX, CONCAVE, CONVEX), (-_ROOT_3_2, 0.0, _ROOT_3_2)),
-        loss=Loss(slope_tail=True, value_tail=True),
-        exact=False,
-    ),
     # φ' = σ(-v) is decreasing.
     "logsigmoid": Row(
         value=lambda v: -_softplus(-v),
@@ -481,14 +455,6 @@ TABLE: Final[Mapping[str, Row]] = {
         knots=lambda limit: (limit,),
         slopes=lambda _: (0.0, 1.0),
         parameters={"threshold": 0.0},
-    ),
-    # φ' = (1 + v/√(v² + b))/2 is increasing.
-    "squareplus": Row(
-        value=_squareplus,
-        slope=_squareplus_slope,
-        bend=lambda v, side, b: 0.5 * (b / _root(v, b)) / _root(v, b) / _root(v, b),
-        pieces=Pieces((), (CONVEX,), (0.0,)),
-        **_positive("b", 4.0),
     ),
     "quick_gelu": _swish(1.702),
     # φ' = 2v is increasing, without end: there is a bound on bounded regions only.

@@ -8,8 +8,8 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from lipcert.arguments.numbers import scale_of, shape_of
-from lipcert.arguments.words import norm_in_words, settings_in_words
+from lipcert.arguments.numbers import scale_of
+from lipcert.arguments.words import scale_in_words
 from lipcert.errors import InvalidInput
 from lipcert.model.arrays import Array
 
@@ -24,17 +24,14 @@ class Norm(ABC):
     """
 
     scale: Any
-    shape: Any = None
     name: ClassVar[str]
     symbol: ClassVar[str]
     dual: ClassVar[str]
     """The name of the norm with which it makes Hölder's inequality."""
 
     def __post_init__(self) -> None:
-        """Check the scale and the shape and keep them as numbers or tuples."""
+        """Check the scale and keep it as a number or a tuple."""
         object.__setattr__(self, "scale", scale_of(self.scale))
-        if self.shape is not None:
-            object.__setattr__(self, "shape", shape_of(self.shape, self.scale))
 
     def check(self, size: int, what: str) -> None:
         """An error unless it is a norm of vectors of that size; ``what`` says what they are, as in 'input_norm'."""
@@ -43,8 +40,6 @@ class Norm(ABC):
                 f"{what} has a scale of {len(self.scale)} numbers for {size} coordinates; give one number per"
                 " coordinate, or a single one"
             )
-        if self.shape is not None and len(self.shape) != size:
-            raise InvalidInput(f"{what} has a shape of {len(self.shape)} rows for {size} coordinates")
 
     def units(self, size: int) -> Array | None:
         """The scale of each coordinate, (size,); None where all are 1."""
@@ -53,14 +48,9 @@ class Norm(ABC):
         return np.array(np.broadcast_to(np.asarray(self.scale, dtype=float), (size,)))
 
     @property
-    def matrix(self) -> Array | None:
-        """The shape, where there is one."""
-        return None if self.shape is None else np.array(self.shape)
-
-    @property
     def bare(self: Self) -> Self:
         """The same norm without units."""
-        return self if self.scale == 1.0 and self.shape is None else type(self)()
+        return self if self.scale == 1.0 else type(self)()
 
     @property
     def has_units(self) -> bool:
@@ -68,9 +58,7 @@ class Norm(ABC):
 
     def of(self, vectors: Array) -> Array:
         """The norm of each vector (..., n), rounded as it comes."""
-        matrix, units = self.matrix, self.units(vectors.shape[-1])
-        if matrix is not None:
-            vectors = np.linalg.solve(matrix, np.asarray(vectors)[..., None])[..., 0]
+        units = self.units(vectors.shape[-1])
         return np.linalg.norm(vectors if units is None else vectors / units, ord=_ORDERS[self.name], axis=-1)
 
     def record(self) -> dict[str, Any]:
@@ -78,10 +66,10 @@ class Norm(ABC):
         return {"name": self.name} if self.scale == 1.0 else {"name": self.name, "scale": self.scale}
 
     def __str__(self) -> str:
-        return norm_in_words(self.symbol, self.scale, self.shape)
+        return self.symbol if self.scale == 1.0 else f"{self.symbol} in units of {scale_in_words(self.scale)}"
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({settings_in_words(self.scale, self.shape)})"
+        return f"{type(self).__name__}({'' if self.scale == 1.0 else f'scale={scale_in_words(self.scale)}'})"
 
 
 @dataclass(frozen=True, repr=False)
@@ -112,13 +100,9 @@ class LInf(Norm):
 
 @dataclass(frozen=True, repr=False)
 class L2(Norm):
-    """sqrt Σ (x_i/scale_i)², or with ``shape`` ‖shape⁻¹x‖₂, whose unit ball is the ellipsoid shape·(unit ball).
-
-    ``shape`` is a square matrix that can be inverted; it goes without a scale.
-    """
+    """sqrt Σ (x_i/scale_i)²."""
 
     scale: Any = 1.0
-    shape: Any = None
     name: ClassVar[str] = "l2"
     symbol: ClassVar[str] = "ℓ2"
     dual: ClassVar[str] = "l2"
@@ -151,11 +135,6 @@ class Norms:
         return self.input.has_units or self.output.has_units
 
     @property
-    def shaped(self) -> bool:
-        """Whether one of them has a shape."""
-        return self.input.shape is not None or self.output.shape is not None
-
-    @property
     def pair(self) -> tuple[str, str]:
         """The names, as in ('linf', 'l2')."""
         return self.input.name, self.output.name
@@ -181,8 +160,6 @@ def norm_in(name: str, value: Any) -> Norm:
 def norm_of_ball(norm: Any, size: int | None) -> Norm:
     """The norm of a ball in so many coordinates, None of any number, or an error that names the argument."""
     found = norm_in("norm", norm)
-    if found.shape is not None:
-        raise InvalidInput("the norm of a ball must not have a shape; give a scale, or a larger ball that contains it")
     if size is not None:
         found.check(size, "norm")
     return found

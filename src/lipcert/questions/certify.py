@@ -457,7 +457,7 @@ def _witness(candidate: Candidate, part: Part, otherwise: Array | None = None) -
     """The witness of a candidate, in the units of the network."""
     if candidate.witness is None:
         return otherwise
-    if part.inputs is not None or part.layers[0] or part.norms.shaped:  # then no units were changed
+    if part.inputs is not None or part.layers[0]:  # then no units were changed
         return candidate.witness
     units = part.norms.input.units(len(candidate.witness))
     return candidate.witness if units is None else candidate.witness * units

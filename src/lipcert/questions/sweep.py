@@ -112,16 +112,15 @@ def sweep(
     trivial = certify(network, method=Trivial(), **ends).bound if euclidean else np.inf
     falling = np.argsort(-sizes, kind="stable").tolist()
     rows: list[SweepRow] = []
-    below = lower and all(norm.matrix is None for norm in ends.values())
     with timed(seconds, progress) as now:
         for index in falling:
             started, larger = time.perf_counter(), rows[-1] if rows else None
             ball = Ball(shape.center, float(sizes[index]), shape.clip, shape.norm)
             with timed(max(now.left, _LEAST) / (sizes.size - len(rows))) as mine:
                 try:
-                    with mine.keeping(_SHARE * mine.left if below and np.isfinite(mine.left) else 0.0):
+                    with mine.keeping(_SHARE * mine.left if lower and np.isfinite(mine.left) else 0.0):
                         certificate = certify(network, ball, chosen, **ends)
-                    least = lower_bound(network, ball, **ends).value if below else 0.0
+                    least = lower_bound(network, ball, **ends).value if lower else 0.0
                 except KeyboardInterrupt as interrupt:
                     raise Interrupted(tuple(rows) or None) from interrupt
             if larger is not None and larger.bound < certificate.bound:

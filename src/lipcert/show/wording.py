@@ -80,8 +80,7 @@ def measured(norms: Norms) -> str:
 def unit_notes(norms: Norms) -> list[str]:
     """The units of the norms of a bound."""
     ends = ("x − y", norms.input), ("f(x) − f(y)", norms.output)
-    notes = [f"{what} in units of {_units(norm).removeprefix(' in units of ')}" for what, norm in ends if _units(norm)]
-    return notes + [f"{what} by the inverse of a matrix of shape" for what, norm in ends if norm.matrix is not None]
+    return [f"{what} in units of {_units(norm).removeprefix(' in units of ')}" for what, norm in ends if _units(norm)]
 
 
 def statement(claim: Certificate | Reach | Sensitivity | CertifiedRadius, depth: int | None) -> tuple[str, list[str]]:
