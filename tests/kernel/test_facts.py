@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -93,3 +95,33 @@ def test_the_command_line_names_the_rules(lipcert: Command) -> None:
     assert lipcert("verify", "pieces.json", "model.npz", "--rules", "core").code == 1
     assert lipcert("verify", "pieces.json", "model.npz", "--rules", ", ".join(CORE | OPTIONAL)).code == 0
     assert lipcert("verify", "pieces.json", "model.npz", "--rules", "magic").code == 2
+
+
+def test_a_proof_runs_no_code_that_reads_what_users_hand_in() -> None:
+    """Not even to make the regions and parts that it needs on its way."""
+    units: dict[str, Any] = {"input_norm": lc.LInf([1.0, 2.0]), "output_norm": lc.L1()}
+    odd = lc.Ball(BALL.center, 0.3, clip=(-1, 1), norm=lc.L1([1.0, 0.5]))
+    claims: list[tuple[lc.Network, Any]] = [
+        *((net, lc.certify(net, region, SPLIT)) for net in (TANH, RELU) for region in (BALL, odd)),
+        (RELU, lc.certify(RELU, lc.Everywhere(), SPLIT)),
+        *(
+            (RELU, lc.certify(RELU, region, lc.ClosedForm(), **units))
+            for region in (odd, lc.Box(BALL.center - 1, BALL.center + 1))
+        ),
+        (RELU, lc.certify(RELU, BALL, lc.ClosedForm(), inputs=[1], outputs=[0])),
+        *((net, ask(net, BALL)) for net in (TANH, RELU) for ask in (lc.reach, lc.sensitivity)),
+        *((net, lc.certified_radius(net, BALL.center)) for net in (TANH, RELU)),
+    ]
+    entered = set()
+
+    def watch(frame: FrameType, event: str, _: Any) -> None:
+        if event == "call" and "/lipcert/arguments/" in frame.f_code.co_filename.replace("\\", "/"):
+            entered.add(frame.f_code.co_name)
+
+    for network, claim in claims:
+        sys.setprofile(watch)
+        try:
+            lc.verify(network, claim)
+        finally:
+            sys.setprofile(None)
+    assert not entered

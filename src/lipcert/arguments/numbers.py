@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 from warnings import warn
 
@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from lipcert.arguments.words import scale_in_words
 from lipcert.errors import InvalidInput
 
 Array: TypeAlias = NDArray[Any]
@@ -67,24 +66,6 @@ def _masked(value: Any) -> bool:
     if isinstance(value, (list, tuple)):
         return any(_masked(item) for item in value)
     return bool(np.ma.is_masked(value)) if isinstance(value, np.ma.MaskedArray) else False
-
-
-def indices(name: str, value: Iterable[int] | None, size: int) -> Array:
-    """Distinct positions in range(size); None is all of them."""
-    if value is None:
-        return np.arange(size)
-    if _masked(value):
-        raise InvalidInput(f"{name} must be indices from 0 to {size - 1}; some are masked")
-    try:
-        picked = np.atleast_1d(np.asarray(list(value) if not np.isscalar(value) else value))
-    except (TypeError, ValueError):
-        picked = np.zeros(0)
-    whole = picked.ndim == 1 and picked.size > 0 and picked.dtype.kind in "iu"
-    if not whole or picked.min() < 0 or picked.max() >= size:
-        raise InvalidInput(f"{name} must be indices from 0 to {size - 1}, at least one; got {value!r}")
-    if len(set(picked.tolist())) != picked.size:
-        raise InvalidInput(f"{name} must not repeat an index; got {value!r}")
-    return picked
 
 
 def listed(name: str, value: Any) -> list[Any]:
@@ -228,14 +209,6 @@ def clip_of(clip: Any, center: Array) -> tuple[Array, Array]:
     if not ((low <= center) & (center <= high)).all():
         raise InvalidInput("center must lie inside clip; project it there first, for example with numpy.clip")
     return low, high
-
-
-def scale_of(scale: Any) -> float | tuple[float, ...]:
-    """The scale of a norm, a number or one per coordinate; None is 1."""
-    found = numbers("scale", 1.0 if scale is None else scale)
-    if found.ndim > 1 or not found.size or (found <= 0.0).any():
-        raise InvalidInput(f"scale must be a positive number, or one per coordinate; got {scale_in_words(scale)}")
-    return tuple(found.tolist()) if found.ndim else float(found)
 
 
 def _alike(one: tuple[str, Array], two: tuple[str, Array]) -> tuple[Array, Array]:

@@ -79,7 +79,8 @@ def held(network: Network) -> Network:
     """The same function, its output held by neurons of the identity."""
     last, size = network.layers[-1], network.outputs
     read = Layer(np.eye(size), np.zeros(size), None)
-    return Network((*network.layers[:-1], Layer(last.weight, last.bias, Neurons.of("identity", size)), read))
+    same = Neurons(size, ((Activation("identity"), np.arange(size)),))
+    return Network((*network.layers[:-1], Layer(last.weight, last.bias, same), read))
 
 
 def trajectory(network: Network, points: Array) -> list[Interval]:

@@ -180,11 +180,11 @@ def region_in_units(region: Region, units: Array | None) -> Region:
     if (scale == scale[0]).all():
         norm, radius = norm.bare, up(radius * scale[0])
     clip = None if region.clip is None else _box(region.clip, units)
-    return Ball(_finite(center.value), _finite(radius), clip, norm)
+    return Ball.of(_finite(center.value), _finite(radius), clip, norm)
 
 
 def _box(box: Box, units: Array) -> Box:
-    return Box(_finite(down(box.lower / units)), _finite(up(box.upper / units)))
+    return Box.of(_finite(down(box.lower / units)), _finite(up(box.upper / units)))
 
 
 def _finite(x: Array) -> Array:

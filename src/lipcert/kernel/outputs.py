@@ -28,7 +28,7 @@ from lipcert.kernel.quadratic_form import DualBound, DualHints, QuadraticHints, 
 from lipcert.kernel.sweep import Guide, Sweep, proving, stacked
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
-from lipcert.model.norms import LInf
+from lipcert.model.norms import PLAIN, LInf
 from lipcert.model.regions import Ball, Region
 from lipcert.suggest.multipliers import StoredGuide
 
@@ -129,7 +129,13 @@ class OutputBounds:
     def leads(self, label: int) -> RowsFact:
         """At most f_j - f_label at the centre, for the other classes j."""
         rows, limits = -pairs(self.network.outputs, label), -margins_of(self.output, label)[1]
-        return RowsFact(self.network.digest, Ball(self.region.center, 0.0), frozenset(), rows, limits[None])
+        return RowsFact(
+            self.network.digest,
+            Ball.of(self.region.center, np.zeros(()), None, PLAIN.input),
+            frozenset(),
+            rows,
+            limits[None],
+        )
 
     def rows(self, rows: Array) -> RowsFact:
         """How large combinations of the outputs get, by linear relaxation."""

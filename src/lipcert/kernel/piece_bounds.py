@@ -35,7 +35,7 @@ from lipcert.kernel.jacobian import interval_bounds
 from lipcert.kernel.norms import induced_above, spectral_factor
 from lipcert.kernel.sweep import Guide, Sweep, intervals, proving
 from lipcert.kernel.taylor import Second, SecondOrder, curved
-from lipcert.model.activations import activation
+from lipcert.model.activations import Activation
 from lipcert.model.arrays import Array, dense, frozen
 from lipcert.model.network import Layer, Network, Neurons
 from lipcert.model.norms import PLAIN, LInf, Norms
@@ -139,11 +139,11 @@ def along_rays(network: Network) -> tuple[Network, Box]:
         neurons = layer.neurons
         if neurons is not None:
             weight = np.concatenate([weight, np.eye(1, weight.shape[1], weight.shape[1] - 1)])
-            carrier = activation("identity"), np.array([layer.size])
+            carrier = Activation("identity"), np.array([layer.size])
             neurons = Neurons(layer.size + 1, (*neurons.groups, carrier))
         layers.append(Layer(weight, np.zeros(len(weight)), neurons))
     corner = np.ones(network.inputs + 1)
-    return Network(tuple(layers)), Box(np.append(-corner[:-1], 0.0), corner)
+    return Network(tuple(layers)), Box.of(np.append(-corner[:-1], 0.0), corner)
 
 
 def missed(lower: Array, upper: Array) -> Array:

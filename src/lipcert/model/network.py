@@ -12,11 +12,11 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy import sparse
 
-from lipcert.arguments.numbers import flattened, hidden, indices, layers, listed, scaled
+from lipcert.arguments.numbers import flattened, hidden, layers, listed, scaled
 from lipcert.arguments.words import sizes_in_words
 from lipcert.errors import InvalidInput
 from lipcert.model.activations import Activation, activation
-from lipcert.model.arrays import Array, Weight, times
+from lipcert.model.arrays import Array, Weight, indices, times
 from lipcert.model.convolution import MOST_ENTRIES, Convolution
 
 _DENSE = 2048

@@ -13,7 +13,7 @@ from lipcert.arguments.points import BallPoints, BoxPoints, EverywherePoints, Re
 from lipcert.errors import InvalidInput
 from lipcert.model.arrays import Array, frozen
 from lipcert.model.network import Network
-from lipcert.model.norms import L2, LInf, Norm, norm_of_ball
+from lipcert.model.norms import PLAIN, LInf, Norm, norm_of_ball
 
 
 class Region(RegionPoints, ABC):
@@ -109,7 +109,16 @@ class Box(BoxPoints, _Bounded):
     radius: Array
 
     def __init__(self, lower: Any, upper: Any) -> None:
-        low, high = corners(lower, upper)
+        self._between(*corners(lower, upper))
+
+    @staticmethod
+    def of(lower: Array, upper: Array) -> Box:
+        """From corners lower ≤ upper that are finite arrays already."""
+        found: Box = object.__new__(Box)
+        found._between(lower, upper)
+        return found
+
+    def _between(self, low: Array, high: Array) -> None:
         object.__setattr__(self, "uniform", low.ndim == 0)
         low, high = np.atleast_1d(low), np.atleast_1d(high)
         center = np.clip(0.5 * low + 0.5 * high, low, high)
@@ -156,17 +165,27 @@ class Ball(BallPoints, _Bounded):
 
     def __init__(self, center: Any, radius: Any, clip: Any = None, norm: Any = None) -> None:
         middle = scaled("center", center)
-        object.__setattr__(self, "uniform", middle.ndim == 0)
-        middle = np.atleast_1d(middle)
+        uniform, middle = middle.ndim == 0, np.atleast_1d(middle)
         box = None if clip is None else Box(*clip_of(clip, middle))
-        _freeze(self, center=middle, radius=radii(radius, middle))
-        object.__setattr__(self, "clip", box)
-        object.__setattr__(self, "norm", norm_of_ball(norm, None if self.uniform else middle.shape[-1]))
+        norm = norm_of_ball(norm, None if uniform else middle.shape[-1])
+        self._around(middle, radii(radius, middle), box, norm, uniform)
+
+    @staticmethod
+    def of(center: Array, radius: Array, clip: Box | None, norm: Norm) -> Ball:
+        """From a centre and a radius that are finite arrays already."""
+        found: Ball = object.__new__(Ball)
+        found._around(center, radius, clip, norm, False)
+        return found
+
+    def _around(self, center: Array, radius: Array, clip: Box | None, norm: Norm, uniform: bool) -> None:
+        _freeze(self, center=center, radius=radius)
+        for name, value in (("clip", clip), ("norm", norm), ("uniform", uniform)):
+            object.__setattr__(self, name, value)
 
     @property
     def plain(self) -> bool:
         """Whether it is a ball of the ℓ2 norm without units."""
-        return self.norm == L2()
+        return self.norm == PLAIN.input
 
     @property
     def units(self) -> Array:

@@ -11,7 +11,6 @@ import numpy as np
 
 from lipcert.answers.proofs import Pieces, Proof
 from lipcert.answers.sensitivity import Sensitivity, pair_facts, sensitivities
-from lipcert.arguments.numbers import indices
 from lipcert.errors import Interrupted, InvalidInput, ProofFailed
 from lipcert.kernel.facts import PairsFact
 from lipcert.kernel.hints import BOTH, Enclosure, Part
@@ -21,6 +20,7 @@ from lipcert.kernel.taylor import curved
 from lipcert.methods.greedy import ClosedForm
 from lipcert.methods.method import Method, Problem
 from lipcert.methods.split import FEW_INPUTS, VANISHING, Auto, RowSearch, attained, covering, entry_sizes
+from lipcert.model.arrays import indices
 from lipcert.model.network import Network, network_in
 from lipcert.model.regions import Everywhere, Region
 from lipcert.questions.certify import question
