@@ -97,12 +97,6 @@ def test_one_question_has_one_answer(tmp_path: Path, clip: tuple[float, float] |
     assert found.about["curvature"] is curvature
 
 
-def test_without_labels_the_predicted_class_counts(problem: tuple[lc.Network, Any, Any], tmp_path: Path) -> None:
-    network, x, _ = problem
-    found = lc.campaign(network, x, radii=[0.1], out=tmp_path / "run.sqlite")
-    assert all(row.correct and row.certified > 0 for row in found.rows)
-
-
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, float, str]]:
     """Notes every row that is computed."""
     computed: list[tuple[int, float, str]] = []
