@@ -306,14 +306,3 @@ def test_outputs_can_be_chosen() -> None:
 
 
 # the search on symbols: its gradient, and that the first bound does not wait for time
-
-
-@pytest.mark.parametrize("method", [lc.Joint(seconds=0), lc.Auto(seconds=0)])
-def test_the_first_bound_takes_what_it_takes(method: lc.Joint) -> None:
-    network = block(head=True, size=14)
-    first = lc.certify(network, method=lc.ClosedForm())
-    found = lc.certify(network, method=method)
-    assert found.found_by == "ClosedForm"
-    assert found.verified
-    assert found.bound == first.bound
-    assert lc.certify(network, method=lc.Joint()).bound < first.bound

@@ -229,10 +229,3 @@ def test_auto_takes_it_up(name: str) -> None:
     assert found.found_by == "SecondOrder"
     assert truth <= found.bound < joint.bound - 0.3 * (joint.bound - truth)
     assert lc.verify(network, found) <= found.bound
-
-
-def test_a_part_of_a_network_is_left_to_the_others() -> None:
-    network = random_network(3, (20, 24, 24, 3), "tanh", gain=2.5)
-    found = lc.certify(network, BALL, lc.Auto(seconds=np.inf, pieces=1), layers=(1, 3))
-    assert found.curved is None
-    assert lc.verify(network, found) <= found.bound
