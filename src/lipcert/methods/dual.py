@@ -75,8 +75,7 @@ class DualSearch:
         found = self.find(facts, row)
         if found is None or found[1] < 0.0:
             return None if found is None else found[0]
-        y = _attained(facts.dual_bound, found[0])
-        self.broken = _uphill(facts, facts.dual_bound, row, y[1 : 1 + facts.dual_bound.inputs])
+        self.broken = _uphill(facts, found[0])
         return None
 
     def find(self, facts: OutputBounds, row: Array, *, best: bool = False) -> tuple[DualHints, float] | None:
@@ -103,18 +102,14 @@ class DualSearch:
         return (DualHints(row, x[:-1], float(x[-1])), bound) if np.isfinite(bound) else None
 
 
-def _attained(margins: DualBound, hints: DualHints) -> Array:
-    """The maximiser y of a bound, (size,)."""
-    M = _form(margins, margins.objective(hints.row).value[0], hints.multipliers, hints.ball)
-    return np.append(1.0, -np.linalg.solve(M[1:, 1:], M[1:, 0]))
-
-
-def _uphill(facts: OutputBounds, margins: DualBound, row: Array, inner: Array) -> Array | None:
-    """A counterexample: an input where a row is positive, found by ascent from the maximiser; None if none is seen.
+def _uphill(facts: OutputBounds, hints: DualHints) -> Array | None:
+    """A counterexample, found by ascent from the inputs of the y that attains the bound; None if none is seen.
 
     If the network has more inputs than the form, W_1 W_1ᵀ ≈ R Rᵀ, and W_1ᵀR⁻ᵀ leads back.
     """
-    network, ball = facts.network, facts.region
+    network, ball, margins, row = facts.network, facts.region, facts.dual_bound, hints.row
+    M = _form(margins, margins.objective(row).value[0], hints.multipliers, hints.ball)
+    inner = -np.linalg.solve(M[1:, 1:], M[1:, 0])[: margins.inputs]
     if margins.inputs < network.inputs:
         inner = dense(network.layers[0].weight).T @ np.linalg.solve(margins.first.T, inner)
     point = ball.project(ball.center + float(ball.radius) * inner)
