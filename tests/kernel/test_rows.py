@@ -16,7 +16,7 @@ from lipcert.errors import ProofFailed
 from lipcert.kernel import enclosures as interval_arithmetic
 from lipcert.kernel import piece_bounds
 from lipcert.kernel.cover import Cover
-from lipcert.kernel.piece_bounds import AXIS, JacobianEntries, OutputRows, PieceBounds
+from lipcert.kernel.piece_bounds import JacobianEntries, OutputRows, PieceBounds
 from lipcert.methods import split
 from lipcert.model.regions import Region
 from networks import named, random_network, spread
@@ -45,12 +45,7 @@ def lost_leaves(patch: pytest.MonkeyPatch) -> None:
 
 def wrong_axes(patch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
-
-    def cuts(search: Any, leaves: list[Any]) -> tuple[Any, ...]:
-        count = len(leaves)
-        return rng.integers(AXIS, 2, count), rng.integers(0, 3, count), 0.3 * rng.standard_normal(count)
-
-    patch.setattr(split.RowSearch, "cuts", cuts)
+    patch.setattr(split, "to_halve", lambda network, pieces, root: rng.integers(0, 3, len(pieces)))
 
 
 def high_values(patch: pytest.MonkeyPatch) -> None:

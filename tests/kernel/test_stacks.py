@@ -60,7 +60,7 @@ def swept(
 
 @pytest.mark.parametrize(
     ("method", "enclosures", "kind"),
-    spread(3, {str(one): one for one in METHODS}, {str(one): one for one in ENCLOSURES}, KINDS),
+    spread(3, {str(one): one for one in METHODS[:2]}, {str(one): one for one in ENCLOSURES}, KINDS),
 )
 def test_the_same_for_every_method_and_enclosure(method: Greedy, enclosures: tuple[Enclosure, ...], kind: str) -> None:
     network = random_network(3, (4, 9, 8, 7, 2), ["relu", "tanh", "hardswish"], gain=2.0)
