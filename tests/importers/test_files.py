@@ -21,6 +21,7 @@ from lipcert.importers import mat as reader
 from lipcert.importers.normalise import normalised
 from lipcert.model.arrays import dense
 from lipcert.questions.campaign.data import read_points
+from lipcert.show import wording
 from networks import random_network
 
 W = [np.array([[1.0, -2.0, 0.5], [0.25, 1.0, -1.0]]), np.array([[2.0, 1.0], [0.0, -1.0], [1.0, 1.0], [3.0, 0.5]])]
@@ -552,3 +553,28 @@ def test_networks_of_matlab(tmp_path: Path) -> None:
 def test_state_dicts_say_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(lc.UnreadableModel, match="build the module, load its state dict and pass the module"):
         lc.load(tmp_path / "model.pt")
+
+
+def test_names_and_units_of_inputs_and_outputs(tmp_path: Path) -> None:
+    """They go with the network, reach sets and sensitivities, their files and statements; the digest stays."""
+    file = npz(tmp_path, W1=W[0], W2=W[1], activation="tanh")
+    names: dict[str, Any] = {
+        "inputs": ["angle [rad]", "rate [rad/s]", "wind [m/s]"],
+        "outputs": ["a", "b", "c", "d [N]"],
+    }
+    network = lc.load(file, **names)
+    assert network.digest == lc.load(file).digest
+    network.save(tmp_path / "named.npz")
+    network = lc.load(tmp_path / "named.npz")
+    assert network.names == (tuple(names["inputs"]), tuple(names["outputs"]))
+    ball = lc.Ball([0.0, 0.0, 0.0], 0.1)
+    for ask, kind in ((lc.reach, lc.Reach), (lc.sensitivity, lc.Sensitivity)):
+        ask(network, ball, lc.ClosedForm()).save(tmp_path / "answer.json")
+        found = kind.load(tmp_path / "answer.json")
+        lc.verify(network, found)
+        text = " ".join(wording.statement(found, network.depth)[1])
+        assert "output d [N]" in text
+        assert kind is lc.Reach or "input rate [rad/s]" in text
+    for wrong in (["angle"], "abc", ["a", "b", ""], ["a", "b", "c\n"], [1, 2, 3]):
+        with pytest.raises(lc.InvalidInput, match="inputs must be 3 names, such as"):
+            lc.load(file, inputs=wrong)  # type: ignore[arg-type]

@@ -37,6 +37,7 @@ class Reach(Saved):
     network : digest of the network.
     region : the inputs it holds for.
     seconds : wall-clock time.
+    names : what inputs and outputs are called, where they have names; nothing is proved of them.
     proofs : what all of this can be derived from again, by :func:`recheck_reach`.
     hull : corners (pieces, outputs) of boxes, one for each piece that the region was cut into; every output lies in one
         of them. A single one where the region was not cut.
@@ -53,6 +54,7 @@ class Reach(Saved):
     proofs: tuple[Proof, ...] = ()
     hull: Interval = field(default=(np.zeros((0, 0)), np.zeros((0, 0))), repr=False)
     facts: tuple[Fact, ...] = field(default=(), repr=False)
+    names: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
 
     kind = "reach"
 

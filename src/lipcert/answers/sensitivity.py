@@ -32,6 +32,7 @@ class Sensitivity(Saved):
     network : digest of the network.
     region : the inputs it holds for.
     seconds : wall-clock time.
+    names : what inputs and outputs are called, where they have names; nothing is proved of them.
     proofs : what all of this can be derived from again, by :func:`recheck_sensitivity`.
     """
 
@@ -44,6 +45,7 @@ class Sensitivity(Saved):
     seconds: float
     proofs: tuple[Proof, ...] = ()
     facts: tuple[Fact, ...] = ()
+    names: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
 
     kind = "sensitivity"
 

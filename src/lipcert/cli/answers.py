@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 from lipcert.answers.certificate import Certificate
 from lipcert.answers.radius import CertifiedRadius
@@ -274,9 +275,12 @@ def _print_sensitivity(console: Console, network: Network, found: Sensitivity) -
     _print_head(console, network, describe_region(found.region))
     most = max(1, (console.width - 10) // 12), _SHOWN
     columns, rows = (np.sort(np.argsort(-found.matrix.max(axis=k), kind="stable")[: most[k]]).tolist() for k in (0, 1))
-    inputs, outputs = (list(map(group_in_words, groups)) for groups in (found.inputs, found.outputs))
+    inputs, outputs = (
+        [group_in_words(group, names) for group in groups]
+        for groups, names in zip((found.inputs, found.outputs), found.names, strict=True)
+    )
     cells = [[Cell(outputs[i]), *(Cell.bound(float(found.matrix[i, k])) for k in columns)] for i in rows]
-    console.print(output.ruled(Table("", ["output", *(f"input {inputs[k]}" for k in columns)], cells)))
+    console.print(output.ruled(Table("", ["output", *(escape(f"input {inputs[k]}") for k in columns)], cells)))
     if len(rows) * len(columns) < found.matrix.size:
         console.print(
             f"{len(columns)} of {len(inputs)} inputs and {len(rows)} of {len(outputs)} outputs, those with the largest"

@@ -24,6 +24,7 @@ from lipcert.model.network import Network, Neurons
 
 FORMAT: Final = "lipcert network 1"
 _GEOMETRY: Final = ("image", "stride", "padding", "dilation", "groups", "circular")
+_NAMES: Final = ("input_names", "output_names")
 _SPARSE: Final = ("shape", "indptr", "indices", "data")
 
 
@@ -39,6 +40,7 @@ def write(network: Network, path: str | os.PathLike[str]) -> None:
     arrays: dict[str, Any] = {"format": FORMAT, "digest": network.digest}
     if network.input_shape is not None:
         arrays["input_shape"] = np.array(network.input_shape, dtype=np.int64)
+    arrays |= {name: np.array(each) for name, each in zip(_NAMES, network.names, strict=True) if each}
     for number, layer in enumerate(network.layers, 1):
         arrays |= {f"W{number}{part}": array for part, array in _parts(layer.linear).items()}
         arrays[f"b{number}"] = layer.bias
@@ -67,6 +69,7 @@ def built(path: Path, arrays: Mapping[str, Array]) -> Network:
         if str(rest.pop("format")) != FORMAT:
             raise ValueError(f"its format is {str(arrays['format'])[:40]!a}; this program reads {FORMAT!r}")
         digest, shape = str(rest.pop("digest")), rest.pop("input_shape", None)
+        called, told = (_texts(rest.pop(name, None)) for name in _NAMES)
         weights: list[Any] = []
         biases: list[Array] = []
         neurons: list[Neurons] = []
@@ -81,8 +84,8 @@ def built(path: Path, arrays: Mapping[str, Array]) -> Network:
         if len(neurons) != len(weights) - 1:
             raise ValueError(f"{len(weights)} layers do not go with the activations of {len(neurons)}")
         network = Network.from_weights(weights, biases, neurons)
-        if shape is not None:
-            network = Network(network.layers, _sizes(shape, network.inputs))
+        sizes = None if shape is None else _sizes(shape, network.inputs)
+        network = Network(network.layers, sizes, (called, told))
         if network.digest != digest:
             raise ValueError("its content does not match its digest")
         return network
@@ -127,6 +130,13 @@ def _neurons(rest: dict[str, Array], name: str, size: int) -> Neurons:
     if not np.array_equal(np.sort(np.concatenate([index for _, index in groups])), np.arange(size)):
         raise ValueError(f"the neurons of {name} are not each in one group")
     return Neurons(size, tuple(groups))
+
+
+def _texts(names: Array | None) -> tuple[str, ...]:
+    texts = () if names is None else tuple(map(str, names.ravel()))
+    if not all(text.isprintable() for text in texts):
+        raise ValueError("the names of its inputs or outputs cannot be printed")
+    return texts
 
 
 def _sizes(shape: Array, inputs: int) -> tuple[int, ...]:

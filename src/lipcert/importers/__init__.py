@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -52,6 +53,8 @@ def load(
     output: str | int | None = None,
     mean: Any = None,
     std: Any = None,
+    inputs: Sequence[str] | None = None,
+    outputs: Sequence[str] | None = None,
     progress: Progress | None = None,
 ) -> Network:
     """A network from a model or a file.
@@ -81,6 +84,9 @@ def load(
     mean, std
         A normalisation (x - mean)/std to put in front of the model: then centres and radii are in the units of x, such
         as those of pixels. One number, one per channel, or one per input.
+    inputs, outputs
+        What inputs and outputs are called, with units, as in ``inputs=["angle [rad]", "rate [rad/s]"]``: for tables,
+        plots and reports. The digest does not depend on it.
     progress
         Told, in short lines, what is being done, as in ``progress=print``. Default: a line on the terminal.
 
@@ -101,7 +107,10 @@ def load(
     options = {"input_shape": input_shape, "drop_softmax": drop_softmax, "points": points, "fixed": fixed}
     with timed(None, progress):
         network, imported = examine(source, activation, output=output, **options)
-    return normalised(network, mean, std, apart=imported is not None)  # its weights may have been rounded already
+    network = normalised(network, mean, std, apart=imported is not None)  # its weights may have been rounded already
+    given = (("inputs", inputs, network.inputs), ("outputs", outputs, network.outputs))
+    called = [_names(*each, earlier) for each, earlier in zip(given, network.names, strict=True)]
+    return replace(network, names=(called[0], called[1]))
 
 
 def examine(source: Any, activation: Any = None, **options: Any) -> tuple[Network, Imported | None]:
@@ -129,6 +138,15 @@ def examine(source: Any, activation: Any = None, **options: Any) -> tuple[Networ
     if spare:
         raise InvalidInput(f"{', '.join(spare)} has no meaning for {path}, a {path.suffix} file of weights")
     return _reader(ARRAYS[path.suffix.lower()])(path, activation), None
+
+
+def _names(what: str, given: Any, count: int, earlier: tuple[str, ...]) -> tuple[str, ...]:
+    if given is None:
+        return earlier
+    names = () if isinstance(given, str) else tuple(given)
+    if len(names) != count or not all(isinstance(name, str) and name.strip() and name.isprintable() for name in names):
+        raise InvalidInput(f"{what} must be {count} names, such as 'angle [rad]', one for each; got {given!r}")
+    return names
 
 
 def _sizes(shape: Any) -> tuple[int, ...]:

@@ -138,11 +138,13 @@ class Network:
     """A frozen feed-forward network z_0 → v_N; build it with :meth:`from_weights`.
 
     Layer i maps z_{i-1} to v_i = W_i z_{i-1} + b_i and, except for the last, z_i = φ(v_i). ``input_shape`` is the shape
-    in which inputs may be given, where a model that was read says so; the function does not depend on it.
+    in which inputs may be given, where a model that was read says so; the function does not depend on it. ``names`` are
+    what inputs and outputs are called in tables and plots, where they have names.
     """
 
     layers: tuple[Layer, ...]
     input_shape: tuple[int, ...] | None = None
+    names: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
     writer: ClassVar[Callable[[Network, str | PathLike[str]], None]]
     """How it is written to a file; set by :mod:`lipcert.files.networks`."""
 

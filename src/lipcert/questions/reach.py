@@ -97,7 +97,7 @@ class _Work:
     def answer(self, started: float) -> Reach:
         with np.errstate(all="ignore"):
             found = reach_set(self.proofs, self.pieces)
-        return replace(found, seconds=time.perf_counter() - started)
+        return replace(found, seconds=time.perf_counter() - started, names=self.network.names)
 
     def run(self, region: Region, enclosures: Sequence[Enclosure]) -> None:
         network, split = self.network, splitting(self.method)

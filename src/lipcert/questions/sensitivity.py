@@ -117,7 +117,7 @@ class _Work:
     """Whether there is time for the pass that bounds all pairs."""
 
     def answer(self, started: float) -> Sensitivity:
-        return replace(self.found(), seconds=time.perf_counter() - started)
+        return replace(self.found(), seconds=time.perf_counter() - started, names=self.network.names)
 
     def found(self) -> Sensitivity:
         with np.errstate(all="ignore"):

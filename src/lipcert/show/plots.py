@@ -20,6 +20,7 @@ from lipcert.questions.campaign import Row
 from lipcert.questions.certify import METHODS, PUBLISHED
 from lipcert.questions.compare import Comparison
 from lipcert.questions.sweep import SweepRow
+from lipcert.show.wording import called
 
 _MARKERS: Final = "o1^vD<>phX8dP+23s4*"
 
@@ -146,7 +147,7 @@ def reach_set(found: Reach, network: Network, outputs: tuple[int, int] | None = 
     ring = np.linalg.cholesky(found.shape[np.ix_(outputs, outputs)]) @ np.stack([np.cos(turn), np.sin(turn)])
     ax.plot(found.center[i] + ring[0], found.center[j] + ring[1], "--", color="tab:orange", label="ellipsoid")
     ax.plot(found.center[i], found.center[j], "+", color="black", markersize=9, label="output at the centre")
-    ax.set(xlabel=f"output {i}", ylabel=f"output {j}")
+    ax.set(xlabel=f"output {called(i, found.names[1])}", ylabel=f"output {called(j, found.names[1])}")
     ax.margins(0.08)
     ax.grid(True, alpha=0.3)
     ax.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False)
@@ -161,7 +162,7 @@ def _interval(found: Reach, values: Array, ax: Any) -> Any:
     for end in (found.lower[0], found.upper[0]):
         ax.axvline(end, color="tab:blue")
     ax.axvline(found.center[0], color="black", linestyle="--", linewidth=1, label="output at the centre")
-    ax.set(xlabel="output 0", ylabel="random inputs")
+    ax.set(xlabel=f"output {called(0, found.names[1])}", ylabel="random inputs")
     ax.margins(x=0.08)
     ax.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False)
     return ax
@@ -178,10 +179,11 @@ def sensitivity_map(found: Sensitivity, ax: Any = None) -> Any:
         ax = figure(min(16.0, max(9.0, 2.0 + 0.42 * columns)), min(12.0, 1.3 + 0.42 * rows)).subplots()
     image = ax.imshow(matrix, aspect="auto", cmap="viridis", vmin=0.0, interpolation="nearest")
     ax.figure.colorbar(image, ax=ax, label="certified bound")
-    for axis, groups, name in ((ax.xaxis, found.inputs, "input"), (ax.yaxis, found.outputs, "output")):
+    sides = (ax.xaxis, found.inputs, "input"), (ax.yaxis, found.outputs, "output")
+    for (axis, groups, name), names in zip(sides, found.names, strict=True):
         every = next(step for step in (1, 2, 5, 10, 20, 50, 100, 200, 500, 10**9) if len(groups) <= 36 * step)
         places = range(0, len(groups), every)
-        axis.set_ticks(places, ["+".join(map(str, groups[k])) for k in places], fontsize=7)
+        axis.set_ticks(places, ["+".join(called(one, names) for one in groups[k]) for k in places], fontsize=7)
         axis.set_label_text(name if every == 1 else f"{name}, {len(groups)} in all, one in {every} is named")
     width, height = ax.figure.get_size_inches()
     if columns <= 2.2 * width and rows <= 4.0 * height:

@@ -96,13 +96,16 @@ def statement(claim: Certificate | Reach | Sensitivity | CertifiedRadius, depth:
     there = f"in the {describe_region(claim.region, WHOLE)}"
     if isinstance(claim, Reach):
         sides = zip(claim.lower, claim.upper, strict=True)
-        rows = [f"output {k} in [{downward(low)}, {upward(high)}]" for k, (low, high) in enumerate(sides)]
+        rows = [
+            f"output {called(k, claim.names[1])} in [{downward(low)}, {upward(high)}]"
+            for k, (low, high) in enumerate(sides)
+        ]
         return f"for every input x {there}, f(x) has", rows
     if isinstance(claim, Sensitivity):
         pairs = f"any two inputs {there}" if claim.region.bounded else "any two inputs"
         rows = [
-            f"output {group_in_words(one)} changes by at most {upward(float(claim.matrix[i, k]))} times the change of"
-            f" input {group_in_words(other)}"
+            f"output {group_in_words(one, claim.names[1])} changes by at most {upward(float(claim.matrix[i, k]))} times"
+            f" the change of input {group_in_words(other, claim.names[0])}"
             for i, one in enumerate(claim.outputs)
             for k, other in enumerate(claim.inputs)
         ]
@@ -113,9 +116,14 @@ def statement(claim: Certificate | Reach | Sensitivity | CertifiedRadius, depth:
     return f"for {who} {there}" if claim.region.bounded else f"for {who}", [stated]
 
 
-def group_in_words(which: tuple[int, ...]) -> str:
+def called(which: int, names: Sequence[str] = ()) -> str:
+    """An input or output by its name, or by its number where it has none."""
+    return names[which] if which < len(names) else str(which)
+
+
+def group_in_words(which: tuple[int, ...], names: Sequence[str] = ()) -> str:
     """Inputs or outputs that count together."""
-    return " + ".join(map(str, which))
+    return " + ".join(called(one, names) for one in which)
 
 
 def restrictions(part: Part, depth: int | None) -> list[str]:
@@ -167,7 +175,7 @@ def reach_table(title: str, found: Reach, most: int) -> Table:
     widths = np.nextafter(found.upper - found.lower, np.inf)
     cells = [
         (
-            Cell(str(k)),
+            Cell(called(k, found.names[1]), k),
             Cell.below(float(found.lower[k]), 6),
             Cell.number(float(found.center[k]), ".6g"),
             Cell.bound(float(found.upper[k]), 6),

@@ -208,7 +208,8 @@ def _sensitivity(item: Examined, models: bool) -> list[Block]:
     pairs = zip(*np.unravel_index(order, claim.matrix.shape), strict=True)
     rows = [
         (
-            *(Cell(wording.group_in_words(group), group[0]) for group in (claim.outputs[i], claim.inputs[k])),
+            Cell(wording.group_in_words(claim.outputs[i], claim.names[1]), claim.outputs[i][0]),
+            Cell(wording.group_in_words(claim.inputs[k], claim.names[0]), claim.inputs[k][0]),
             Cell.bound(float(claim.matrix[i, k]), 6),
         )
         for i, k in pairs
