@@ -109,7 +109,7 @@ def test_a_weight_changed_in_its_last_bit() -> None:
         bias = layer.bias.copy()
         bias[-1] = np.nextafter(bias[-1], 0.0)
         refused(with_layer(network, index, replace(layer, bias=bias)), certificate, "another network")
-    steeper = replace(network.layers[0], neurons=Neurons.of(lc.activation("elu", alpha=1.0 + 2**-52), 6))
+    steeper = replace(network.layers[0], plain=Neurons.of(lc.activation("elu", alpha=1.0 + 2**-52), 6))
     refused(with_layer(network, 0, steeper), certificate, "another network")
 
 

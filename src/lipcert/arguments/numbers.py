@@ -104,13 +104,11 @@ def vector(name: str, value: Any, size: int) -> Array:
     return found.reshape(size)
 
 
-def check_chain(shapes: Sequence[tuple[int, int]]) -> None:
-    """An error unless matrices of these shapes can follow each other."""
-    if not shapes:
-        raise InvalidInput("weights is empty: a network needs at least one layer")
+def check_chain(shapes: Sequence[tuple[int, int]], widths: Sequence[int]) -> None:
+    """An error unless matrices of these shapes can follow each other; ``widths`` are those of hidden layers."""
     fits = all(one[1] == two[0] for one, two in itertools.pairwise(shapes))
     hint = " (they fit when transposed: pass W.T)" if fits else ""
-    for i, ((outputs, _), (_, inputs)) in enumerate(itertools.pairwise(shapes), 1):
+    for i, (outputs, (_, inputs)) in enumerate(zip(widths, shapes[1:]), 1):
         if inputs != outputs:
             raise InvalidInput(
                 f"weights of layers {i} and {i + 1} do not fit: layer {i} has {outputs} outputs, layer {i + 1}"
@@ -119,12 +117,13 @@ def check_chain(shapes: Sequence[tuple[int, int]]) -> None:
 
 
 def layers(weights: Any, biases: Any, convolution: type) -> tuple[list[Any], list[Array]]:
-    """Weights that can follow each other, and a bias for each; convolutions are left as they are."""
+    """Weights, and a bias for each; convolutions are left as they are."""
     matrices: list[Any] = [
         w if isinstance(w, convolution) else matrix(f"weight of layer {i}", w)
         for i, w in enumerate(listed("weights", weights), 1)
     ]
-    check_chain([w.shape for w in matrices])
+    if not matrices:
+        raise InvalidInput("weights is empty: a network needs at least one layer")
     offsets = [None] * len(matrices) if biases is None else listed("biases", biases)
     if len(offsets) != len(matrices):
         raise InvalidInput(f"biases has {len(offsets)} entries for {len(matrices)} layers")

@@ -61,7 +61,7 @@ def describe(network: Network, imported: Imported | None) -> dict[str, Any]:
     for number, layer in enumerate(network.layers):
         origin = imported.origins[number] if imported else Origin((), (), 0, 0)
         names = Counter[str]()
-        for row, index in layer.neurons.groups if layer.neurons else ():
+        for row, index in layer.plain.groups if layer.plain else ():
             names[row.name] += int(index.size)
         weight, stored = layer.weight, entries(layer.weight)
         about = {"neurons": layer.size, "activations": dict(names), "unstable": None}

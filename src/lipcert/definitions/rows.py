@@ -52,6 +52,11 @@ def gate(x: Any) -> Any:
     return (1 if positive else e) / (1 + e)
 
 
+def _positive(x: Any) -> Any:
+    """X if it is positive for certain; else no number."""
+    return x if head(x) > 0 else x + arb.nan()
+
+
 def _softplus(x: Any) -> Any:
     positive, e = _fading(x)
     return (1 + e).log() + (x if positive else 0)
@@ -188,6 +193,16 @@ def _function(name: str, parameters: tuple[float, ...], _precision: int) -> Func
             )
         case "threshold", [limit]:
             return Function((_level(limit), _same), (limit,), (0, 0))
+        case "exp", []:
+            return Function((lambda x: x.exp(),), bends=(1,), ends=(0, arb("inf")))
+        case "reciprocal", []:
+            return Function((lambda x: 1 / _positive(x),), bends=(1,), ends=(arb("-inf"), 0))
+        case "rsqrt", []:
+            return Function((lambda x: 1 / _positive(x).sqrt(),), bends=(1,), ends=(arb("-inf"), 0))
+        case "sqrt", []:
+            return Function((lambda x: _positive(x).sqrt(),), bends=(-1,), ends=(arb("inf"), 0))
+        case "log", []:
+            return Function((lambda x: _positive(x).log(),), bends=(-1,), ends=(arb("inf"), 0))
         case "square", []:
             return Function((lambda x: x * x,), bends=(1,), ends=(arb("-inf"), arb("inf")))
         case "cube", []:

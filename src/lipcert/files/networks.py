@@ -20,6 +20,7 @@ from lipcert.files.whole import write_whole
 from lipcert.model.activations import Activation
 from lipcert.model.arrays import Array, Weight
 from lipcert.model.convolution import Convolution
+from lipcert.model.couplings import Coupling
 from lipcert.model.network import Network, Neurons
 
 FORMAT: Final = "lipcert network 1"
@@ -44,10 +45,15 @@ def write(network: Network, path: str | os.PathLike[str]) -> None:
     for number, layer in enumerate(network.layers, 1):
         arrays |= {f"W{number}{part}": array for part, array in _parts(layer.linear).items()}
         arrays[f"b{number}"] = layer.bias
-        for group, (row, neurons) in enumerate(layer.neurons.groups if layer.neurons else ()):
+        for group, (row, neurons) in enumerate(layer.plain.groups if layer.plain else ()):
             name = f"activation{number}.{group}"
             arrays |= {name: row.name, f"{name}.neurons": np.asarray(neurons, dtype=np.int64)}
             arrays |= {f"{name}.{label}": p for label, p in zip(row.row.parameters, row.parameters, strict=True)}
+        if layer.coupling is not None:
+            rows = np.array(layer.coupling.rows, dtype=np.int64).reshape(-1, 2)
+            arrays |= {f"coupling{number}.plain": np.array(layer.coupling.plain), f"coupling{number}.rows": rows}
+            for group, product in enumerate(layer.coupling.products):
+                arrays[f"coupling{number}.products.{group}"] = np.stack([product.one, product.two])
     stream = io.BytesIO()
     np.savez(stream, **arrays)
     write_whole(path, stream.getvalue())
@@ -72,12 +78,15 @@ def built(path: Path, arrays: Mapping[str, Array]) -> Network:
         called, told = (_texts(rest.pop(name, None)) for name in _NAMES)
         weights: list[Any] = []
         biases: list[Array] = []
-        neurons: list[Neurons] = []
+        neurons: list[Any] = []
         while f"b{len(biases) + 1}" in rest:
             number = len(biases) + 1
             weights.append(_weight(rest, f"W{number}"))
             biases.append(_real(rest, f"b{number}"))
-            if f"activation{number}.0" in rest:
+            coupling = _coupling(rest, f"coupling{number}", biases[-1].size)
+            if coupling is not None:
+                neurons.append((_neurons(rest, f"activation{number}", coupling.plain), coupling))
+            elif f"activation{number}.0" in rest:
                 neurons.append(_neurons(rest, f"activation{number}", biases[-1].size))
         if rest:
             raise ValueError(f"it has an array {min(rest)[:40]!a}, which belongs to no layer")
@@ -127,7 +136,8 @@ def _neurons(rest: dict[str, Array], name: str, size: int) -> Neurons:
         if [f"{label}.{parameter}" for parameter in row.row.parameters] != list(told):
             raise ValueError(f"{label} does not have the parameters of {kind}")
         groups.append((row, index))
-    if not np.array_equal(np.sort(np.concatenate([index for _, index in groups])), np.arange(size)):
+    found = np.concatenate([np.zeros(0, dtype=int), *(index for _, index in groups)])
+    if not np.array_equal(np.sort(found), np.arange(size)):
         raise ValueError(f"the neurons of {name} are not each in one group")
     return Neurons(size, tuple(groups))
 
@@ -137,6 +147,21 @@ def _texts(names: Array | None) -> tuple[str, ...]:
     if not all(text.isprintable() for text in texts):
         raise ValueError("the names of its inputs or outputs cannot be printed")
     return texts
+
+
+def _coupling(rest: dict[str, Array], name: str, size: int) -> Coupling | None:
+    """The softmax rows and products of a layer, if there are any."""
+    if f"{name}.plain" not in rest:
+        return None
+    plain, rows = rest.pop(f"{name}.plain"), rest.pop(f"{name}.rows")
+    products: list[Array] = []
+    while f"{name}.products.{len(products)}" in rest:
+        products.append(rest.pop(f"{name}.products.{len(products)}"))
+    if any(part.dtype.kind != "i" for part in (plain, rows, *products)) or rows.ndim != 2 or rows.shape[1] != 2:
+        raise ValueError(f"{name} is not made of whole numbers")
+    if any(product.ndim != 3 or len(product) != 2 for product in products):
+        raise ValueError(f"the products of {name} are not pairs of positions")
+    return Coupling.of(int(plain.item()), size, rows.tolist(), [(product[0], product[1]) for product in products])
 
 
 def _sizes(shape: Array, inputs: int) -> tuple[int, ...]:

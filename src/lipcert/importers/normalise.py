@@ -32,7 +32,7 @@ def normalised(network: Network, mean: Any = None, std: Any = None, apart: bool 
     x = build.divide(build.scale(build.input, 1.0, -m), s)
     x = build.activate(x, "identity") if apart else build.affine(x, first.weight, first.bias, (first.size,))
     made = lower(build.finish(x)).network.layers
-    made = made[:-1] if apart else (*made[:-1], replace(made[-1], neurons=first.neurons))
+    made = made[:-1] if apart else (*made[:-1], replace(made[-1], plain=first.plain, coupling=first.coupling))
     return replace(network, layers=(*made, *network.layers[0 if apart else 1 :]))
 
 

@@ -143,6 +143,14 @@ class Domain:
         reach = up(np.maximum(self.upper - self.center, self.center - self.lower))
         return np.fmin(found, norm_above(reach if start is None else up(reach / start)))
 
+    def corners(self) -> tuple[Array, Array]:
+        """The ends of each z_j of a region, (count, inputs) each."""
+        if self.lower is not None and self.upper is not None:
+            return self.lower, self.upper
+        assert self.radius is not None
+        reach = self.radius[:, None] if self.units is None else up(self.radius[:, None] * self.units)
+        return down(self.center - reach), up(self.center + reach)
+
     def sizes(self) -> Array:
         """At least |z_j| for every z of a region, (count, inputs)."""
         if self.lower is not None and self.upper is not None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from lipcert.errors import ProofFailed
 from lipcert.kernel.arithmetic import (
     Approx,
     Near,
@@ -25,6 +26,7 @@ from lipcert.kernel.arithmetic import (
     up,
     weighed_off,
 )
+from lipcert.kernel.coupling import coupled_ranges, coupled_values, derivative
 from lipcert.kernel.domain import Domain, Pick
 from lipcert.kernel.hints import Interval
 from lipcert.kernel.neuron_bounds import relax, slope_bounds, value_error
@@ -74,6 +76,26 @@ class _Vectors:
         delta = up(up(up(np.abs(m) * self.delta) + apart) + computed.error)
         return _Vectors(near, False, self.Q.scaled(m, m), delta)
 
+    def coupled(self, layer: Layer) -> _Vectors:
+        """What a coupling makes of values; an ellipsoid goes through the Jacobian, whose error counts by entry."""
+        coupling, plain, v = layer.coupling, layer.plain, self.near
+        assert coupling is not None
+        assert plain is not None
+        first = v[..., : plain.size]
+        value = plain.value(first.value)
+        slopes = _slopes(plain, first)
+        reach = Near(value, up(up(slopes.size * first.error) + value_error(plain, value)))
+        if self.Q is None:
+            return _Vectors(coupled_values(coupling, v, reach), self.entrywise)
+        exact = Near.of(v.value)
+        near = coupled_values(coupling, exact, Near(value, value_error(plain, value)))
+        found = [derivative(coupling, v[k], slopes[k]) for k in range(len(v.value))]
+        apart = np.stack([matvec(J.error, e) for J, e in zip(found, v.error, strict=True)])
+        lost = total(apart, near.error)
+        Q = congruence(self.Q.sum_above(self.delta), np.stack([J.value for J in found]))
+        error = up(up(np.sqrt(np.diagonal(Q, axis1=-2, axis2=-1))) + lost)
+        return _Vectors(Near(near.value, error), False, Approx(Q, symmetric=True), lost)
+
 
 def held(network: Network) -> Network:
     """The same function, its output held by neurons of the identity."""
@@ -90,14 +112,17 @@ def trajectory(network: Network, points: Array) -> list[Interval]:
     """
     z, found = _Vectors(Near.of(points), True), []
     for layer in network.layers[:-1]:
-        assert layer.neurons is not None
+        assert layer.plain is not None
         v = z.through(layer.weight, Near.weights(layer.bias))
         if z.entrywise and not (v.near.error.max(axis=-1) <= _SMALL * np.abs(v.near.value).max(axis=-1)).all():
             z = _Vectors(z.near, False)
             v = z.through(layer.weight, Near.weights(layer.bias))
         found.append((v.near.value, np.where(np.isnan(v.near.error), np.inf, v.near.error)))
-        value = layer.neurons.value(v.near.value)
-        z = v.scaled(_slopes(layer.neurons, v.near), Near(value, value_error(layer.neurons, value)))
+        if layer.coupling is not None:
+            z = v.coupled(layer)
+            continue
+        value = layer.plain.value(v.near.value)
+        z = v.scaled(_slopes(layer.plain, v.near), Near(value, value_error(layer.plain, value)))
     return found
 
 
@@ -115,8 +140,11 @@ def stretch_below(network: Network, point: Array, direction: Array, norms: Norms
     for entrywise in (True, False):
         y, exponent = _Vectors(Near.of(direction[None]), entrywise), 0
         for layer, v in zip(network.layers, trajectory(network, point[None]), strict=False):
-            assert layer.neurons is not None
-            y, slopes = y.through(layer.weight), _slopes(layer.neurons, Near(*v))
+            assert layer.plain is not None
+            if layer.coupling is not None:
+                y = _pushed(layer, Near(*v)[0], y.through(layer.weight))
+                continue
+            y, slopes = y.through(layer.weight), _slopes(layer.plain, Near(*v))
             moved = slopes * y.near.value
             top = float(np.abs(moved.value).max())
             power = int(np.frexp(top)[1]) if 0.0 < top < np.inf else 0  # keeps the vector near unit size
@@ -128,6 +156,21 @@ def stretch_below(network: Network, point: Array, direction: Array, norms: Norms
         if last.error.max() <= _SMALL * np.abs(last.value).max():
             break
     return below
+
+
+def _pushed(layer: Layer, v: Near, y: _Vectors) -> _Vectors:
+    """The Jacobian of a coupling at a point v times vectors (1, size)."""
+    assert layer.coupling is not None
+    assert layer.plain is not None
+    J = derivative(layer.coupling, v, _slopes(layer.plain, v[: layer.plain.size]))
+    near = (J @ y.near.T).T
+    if y.Q is None:
+        return _Vectors(near, y.entrywise)
+    moved = (J @ Near.of(y.near.value).T).T
+    delta = total(moved.error, matvec(J.error, y.near.error))
+    Q = congruence(y.Q.sum_above(y.delta), J.value)
+    error = up(up(np.sqrt(np.diagonal(Q, axis1=-2, axis2=-1))) + delta)
+    return _Vectors(Near(moved.value, error), False, Approx(Q, symmetric=True), delta)
 
 
 def _length_below(y: Near, norm: Norm) -> Array:
@@ -158,8 +201,8 @@ def values(network: Network, corners: Interval, known: Sequence[Interval] = ()) 
         if index < len(known):
             lower, upper = np.maximum(lower, known[index][0]), np.minimum(upper, known[index][1])
         found.append((lower, upper))
-        if layer.neurons is not None:
-            ends = activated(layer.neurons, (lower, upper))
+        if layer.plain is not None:
+            ends = activated_ends(layer, (lower, upper))
     return found
 
 
@@ -167,6 +210,15 @@ def affine(layer: Layer, ends: Interval) -> Interval:
     """Where W z + b lies for z between two ends (count, n); NaN where numbers overflow."""
     found = Near.between(*ends).through(layer.weight) + Near.weights(layer.bias)
     return found.below, found.above
+
+
+def activated_ends(layer: Layer, interval: Interval) -> Interval:
+    """Where z lies for v in intervals (count, size)."""
+    assert layer.plain is not None
+    if layer.coupling is None:
+        return activated(layer.plain, interval)
+    first = interval[0][..., : layer.plain.size], interval[1][..., : layer.plain.size]
+    return coupled_ranges(layer.coupling, interval, activated(layer.plain, first))
 
 
 def activated(neurons: Neurons, interval: Interval) -> Interval:
@@ -184,6 +236,8 @@ def jacobian(network: Network, slopes: Sequence[Interval]) -> Near:
     The product is formed from its narrower end and, where that has at most so many entries, from the other too; the
     intersection counts. What overflows may be anything.
     """
+    if network.coupled:
+        raise ProofFailed("the Jacobian of a network with products or softmax is not enclosed entry by entry")
     weights, ends = [layer.weight for layer in network.layers], list(slopes)
     count, widest = max((len(alpha) for alpha, _ in ends), default=1), max(network.sizes)
     small = count * max(network.inputs, network.outputs) * widest <= _ENTRIES

@@ -138,7 +138,7 @@ def norm_bounds(sweep: Sweep, quick: bool = False) -> Array:
     Single pairs take about as long as the sweep; ``quick`` leaves them out where they hardly ever tell more.
     """
     found = sweep.bounds
-    if sweep.norms.plain:
+    if sweep.norms.plain or sweep.network.coupled:
         return found
     found = np.fmin(found, interval_bounds(sweep))
     small = max(sweep.network.sizes) <= _WIDEST and sweep.moving <= _MOST_INPUTS and sweep.inputs is None

@@ -14,7 +14,8 @@ from typing import Final
 import numpy as np
 from scipy import special
 
-from lipcert.kernel.arithmetic import TINY, UP, U
+from lipcert.errors import ProofFailed
+from lipcert.kernel.arithmetic import TINY, UP, U, down, gamma, up
 from lipcert.model.activations import CONCAVE, STRAIGHT, Activation
 from lipcert.model.arrays import Array
 from lipcert.model.network import Neurons
@@ -29,8 +30,19 @@ _DEEP: Final = -4.0
 def slope_bounds(neurons: Neurons, lower: Array, upper: Array) -> tuple[Array, Array]:
     """α ≤ every slope of φ on [lower, upper] ≤ β, in real arithmetic."""
     low, high = np.where(np.isnan(lower), -np.inf, lower), np.where(np.isnan(upper), np.inf, upper)  # nothing is known
+    check_domain(neurons, low)
     alpha, beta = neurons.gather(_slope_bounds, low, high)
     return alpha, beta
+
+
+def check_domain(neurons: Neurons, low: Array) -> None:
+    """An error unless every φ is defined from ``low`` on."""
+    for row, index in neurons.groups:
+        if np.isfinite(row.row.above) and not (low[..., index] > row.row.above).all():
+            least = float(low[..., index].min())
+            raise ProofFailed(
+                f"{row.name} takes positive numbers only, and its argument is only known to be above {least:.3g}"
+            )
 
 
 def all_slopes(neurons: Neurons) -> tuple[Array, Array]:
@@ -102,12 +114,24 @@ def value_error(neurons: Neurons, values: Array) -> Array:
     return neurons.gather(lambda row, part: (_value_error(row, part),), values)[0]
 
 
+def shares(low: Array, high: Array) -> tuple[Array, Array]:
+    """Where softmax values p_l = 1/Σ_j exp(s_j - s_l) lie if s_j - s_l is in [low, high], (..., l, j)."""
+    low, high = np.where(np.isnan(low), -np.inf, low), np.where(np.isnan(high), np.inf, high)
+    lost = WIDEN + gamma(low.shape[-1] + 8)
+    with np.errstate(over="ignore"):
+        least = np.maximum(np.exp(np.minimum(low, 700.0)).sum(axis=-1) * (1.0 - lost) - TINY, 0.0)
+        most = np.exp(high).sum(axis=-1) * (1.0 + lost) + TINY
+    with np.errstate(divide="ignore"):
+        return down(1.0 / most), np.minimum(up(1.0 / least), 1.0)
+
+
 def relax(neurons: Neurons, lower: Array, upper: Array, lower_slope: Array, upper_slope: Array) -> tuple[Array, ...]:
     """Lines around φ on [lower, upper], and bounds of its values, for any slopes.
 
     In the order lower_slope, lower_offset, upper_slope, upper_offset, floor, roof:
     lower_slope·v + lower_offset ≤ φ(v) ≤ upper_slope·v + upper_offset and floor ≤ φ(v) ≤ roof.
     """
+    check_domain(neurons, lower)
 
     def rule(row: Activation, low: Array, high: Array, below: Array, above: Array) -> tuple[Array, ...]:
         level = np.zeros(below.shape)

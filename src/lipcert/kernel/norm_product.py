@@ -58,6 +58,8 @@ _known: WeakKeyDictionary[Network, float] = WeakKeyDictionary()
 
 def norm_product(network: Network) -> float:
     """At least the Lipschitz constant of a network over all inputs, in ℓ2 norms; seconds and little memory."""
+    if network.coupled:
+        raise ProofFailed("the product of norms knows no products of signals and no softmax")
     if network not in _known:
         with np.errstate(all="ignore"):
             before, lost = _walked(network)

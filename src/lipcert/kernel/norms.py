@@ -14,6 +14,7 @@ known to. The region is rounded outwards.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 from typing import Final
 
@@ -160,7 +161,7 @@ def in_units(network: Network, norms: Norms) -> Network:
     layers = list(network.layers)
     if into is not None:
         first = layers[0]
-        layers[0] = Layer(_sound(first.weight, columns_times(first.weight, into)), first.bias, first.neurons)
+        layers[0] = replace(first, linear=_sound(first.weight, columns_times(first.weight, into)))
     if out is not None:
         last = layers[-1]
         layers[-1] = Layer(_sound(last.weight, _rows_over(last.weight, out)), last.bias / out, None)

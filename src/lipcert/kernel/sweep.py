@@ -31,15 +31,18 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from lipcert.errors import ProofFailed
-from lipcert.kernel.arithmetic import down, inflate, up
+from lipcert.kernel.arithmetic import Near, down, inflate, up
+from lipcert.kernel.coupling import Form, coupled_step, form
 from lipcert.kernel.domain import Domain, check_region, kind_of, same_region
-from lipcert.kernel.enclosures import BackSubstitution, trajectory
+from lipcert.kernel.enclosures import BackSubstitution, activated, activated_ends, affine, trajectory
 from lipcert.kernel.facts import LayerReport
 from lipcert.kernel.hints import Enclosure, Hints, Interval, Linear, Lipschitz, Part
-from lipcert.kernel.neuron_bounds import slope_bounds
+from lipcert.kernel.neuron_bounds import check_domain, slope_bounds
 from lipcert.kernel.norms import columns_times, ellipsoid_above, sound, start_gain
 from lipcert.kernel.step import Image, Step, activate, columns
+from lipcert.model.activations import Activation
 from lipcert.model.arrays import Array, Weight, frozen
+from lipcert.model.couplings import Coupling
 from lipcert.model.network import Network, Neurons
 from lipcert.model.norms import PLAIN, Norms
 from lipcert.model.regions import Region
@@ -63,6 +66,7 @@ class View:
     neurons : (count, k), which neurons of the layer these are. None is all, in order.
     size : neurons of the layer.
     part : of a large layer whose step is done some neurons, and what S, which is not kept, says of these.
+    form, network, center : in a network with couplings what the step is made of, and where; T is about the results.
     """
 
     index: int
@@ -74,6 +78,9 @@ class View:
     neurons: Array | None
     size: int
     part: tuple[Array, Array] | None = None
+    form: Form | None = None
+    network: Network | None = None
+    center: Array | None = None
 
     @property
     def variance(self) -> Array:
@@ -175,7 +182,7 @@ def stacked(
         kinds.setdefault(kind_of(region) if region.bounded else number, []).append(number)
     for members in kinds.values():  # of similar size, as many neurons are open
         members.sort(key=lambda number: float(regions[number].extent))
-    most = int(np.clip(_ENTRIES // max(network.sizes[1:]) ** 2, 1, _MOST))
+    most = 1 if network.coupled else int(np.clip(_ENTRIES // max(network.sizes[1:]) ** 2, 1, _MOST))
     found: list[Answer | ProofFailed] = [ProofFailed("")] * len(regions)
     todo = [members[k : k + most] for members in kinds.values() for k in range(0, len(members), most)]
     while todo:
@@ -237,6 +244,10 @@ class Sweep:
             raise ProofFailed("a sweep is about norms without units: they belong into the weights")
         self.count = 1 if self.domain is None else len(self.domain)
         self.enclosures = self.guide.enclosures if self.enclose else ()
+        if self.network.coupled:
+            self._check_coupled()
+            self.enclosures = tuple(one for one in self.enclosures if isinstance(one, Lipschitz))
+        self.ends: Interval | None = self.domain.corners() if self.domain is not None and self.enclose else None
         enclosures = () if self.domain is None else self.enclosures
         self.local = any(isinstance(enclosure, Lipschitz) for enclosure in enclosures)
         self.linear = [enclosure for enclosure in enclosures if isinstance(enclosure, Linear)]
@@ -263,12 +274,16 @@ class Sweep:
         self.values = at_centers(self.network, domain) if self.local and domain is not None else []
         carry, P = self.local or needs_bound, None
         for index, layer in enumerate(hidden):
-            assert layer.neurons is not None
+            assert layer.plain is not None
             image = Image(P, self.exponent, self.weight) if carry else None
             axes = None if image is None or (self.pieces and not self.local) else image.axes()
             interval = self._interval(index, layer.size, axes)
-            slopes = self._slopes(index, layer.neurons, interval)
-            self._draw(index, layer.neurons, interval, slopes)
+            plain = interval[0][:, : layer.plain.size], interval[1][:, : layer.plain.size]
+            slopes = self._slopes(index, layer.plain, plain)
+            if self.network.coupled:
+                P = self._couple(index, image, interval, slopes)
+                continue
+            self._draw(index, layer.plain, interval, slopes)
             if image is not None:
                 P = self._activate(index, image, axes, slopes)
         if needs_bound:
@@ -308,6 +323,9 @@ class Sweep:
             value, error = self.values[index]
             reach = inflate(self.domain.extent(self.start)[:, None] * axes + error, 2)
             lower, upper = np.fmax(lower, down(value - reach)), np.fmin(upper, up(value + reach))
+        if self.network.coupled and self.ends is not None:
+            low, high = affine(self.network.layers[index], self.ends)
+            lower, upper = np.fmax(lower, low), np.fmin(upper, high)
         still = None if axes is None else axes == 0.0
         # on layer 1 over an ℓ2 ball back-substitution equals the Lipschitz interval
         equal = index == 0 and self.local and self.start is None and self.domain is not None and self.domain.plain
@@ -322,6 +340,7 @@ class Sweep:
         return lower, upper
 
     def _slopes(self, index: int, neurons: Neurons, interval: Interval) -> Interval:
+        self._check_domain(index, neurons, interval[0])
         alpha, beta = slope_bounds(neurons, *interval)
         if self.limits:  # at a kink a point has more slopes than an interval that ends there
             alpha, beta = np.maximum(alpha, self.limits[index][0]), np.minimum(beta, self.limits[index][1])
@@ -329,6 +348,63 @@ class Sweep:
             alpha, beta = (np.where(self.empty[:, None], 0.0, slope) for slope in (alpha, beta))
         self.slopes.append((alpha, beta))
         return alpha, beta
+
+    def _check_coupled(self) -> None:
+        """Products have slopes as large as their factors, so there must be a region; and nothing is cut."""
+        if self.domain is None and not self.known:
+            raise ProofFailed(
+                "products and softmax of signals have no bound over all of space: a product changes as fast as its"
+                " factors are large; name a region, a Ball or a Box"
+            )
+        if self.pieces or self.count > 1:
+            raise ProofFailed("regions of networks with products or softmax are bounded one by one, and not cut")
+
+    def _check_domain(self, index: int, neurons: Neurons, lower: Array) -> None:
+        """An error that says how to go on where an activation may meet what it is not defined for."""
+        try:
+            check_domain(neurons, lower)
+        except ProofFailed as error:
+            hint = "a smaller region may do"
+            if self.local and self.values:
+                center, hard = self.values[index][0][:, : neurons.size], neurons.gather(_least, lower)[0]
+                with np.errstate(all="ignore"):
+                    share = np.where(lower <= hard, (center - hard) / (center - lower), 1.0).min()
+                if 0.0 < share < 1.0:
+                    hint = f"shrink the region to about {0.9 * share:.2g} of its size"
+            raise ProofFailed(f"layer {index + 1}: {error}; {hint}") from None
+
+    def _couple(self, index: int, image: Image | None, interval: Interval, slopes: Interval) -> Array | None:
+        """P after a layer with a coupling."""
+        layer, ahead = self.network.layers[index], self.network.layers[index + 1].weight
+        assert layer.plain is not None
+        coupling = Coupling.of(layer.size, layer.size) if layer.coupling is None else layer.coupling
+        if image is None:
+            self.ends = activated_ends(layer, interval)
+            return None
+        self.guide.room(index, layer.size, layer.size, layer.width)
+        S, self.exponent = image.block()
+        first = interval[0][:, : layer.plain.size], interval[1][:, : layer.plain.size]
+        plain = activated(layer.plain, first)
+        center, radius = None, np.inf
+        if self.local and self.domain is not None:
+            value, error = self.values[index]
+            center, radius = Near(value[0], error[0]), float(self.domain.extent(self.start)[0])
+        box, rates, results = ((low[0], high[0]) for low, high in (interval, slopes, plain))
+        found = form(coupling, S[0], int(self.exponent[0]), box, rates, results, center, radius)
+        self.ends = found.ends[0][None], found.ends[1][None]
+        self.weight = ahead
+        S = frozen(S)
+        view = View(index, S, frozen(self.exponent), *slopes, ahead, None, layer.width)
+        view = replace(
+            view, form=found, network=self.network, center=None if self.domain is None else self.domain.center[0]
+        )
+        hint = np.array(np.broadcast_to(np.asarray(self.guide.multipliers(view), dtype=float), (1, layer.width)))
+        hint[~np.isfinite(hint)] = 0.0
+        self.hinted.append(hint)
+        self.views.append(replace(view, S=S[:, :0, :0], form=None, network=None, center=None))
+        none = np.zeros((1, 0))
+        self.steps.append(Step(S[:, :0, :0], none.astype(int), none, none, none, none, S[:, :0, :0], S[:, :0, :0]))
+        return coupled_step(S[0], found, hint[0])[None]
 
     def _draw(self, index: int, neurons: Neurons, interval: Interval, slopes: Interval) -> None:
         """Lines around the activations, for every back-substitution."""
@@ -365,6 +441,10 @@ class Sweep:
         self.views.append(view.bare(alpha < beta) if large else view)
         self.steps.append(replace(step, P=none, L=none, X=none) if large else step)
         return step.P
+
+
+def _least(row: Activation, low: Array) -> tuple[Array]:
+    return (np.full(low.shape, row.row.above),)
 
 
 def _usable_start(start: Array | None, size: int) -> Array | None:

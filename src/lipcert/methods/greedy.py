@@ -15,6 +15,7 @@ from scipy import linalg, sparse
 from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
 from lipcert.kernel.sweep import View
+from lipcert.methods.coupled import coupled_multipliers
 from lipcert.methods.method import Greedy, Stage, smaller, symmetric
 from lipcert.methods.semidefinite import Inequality, SolverFailed, solve
 from lipcert.model.arrays import Array, Weight, dense, times
@@ -81,6 +82,8 @@ class ClosedForm(Greedy):
         return closed_form(stage)
 
     def choose_all(self, view: View) -> Array:
+        if view.form is not None:
+            return coupled_multipliers(view, 0)
         return _stacked(view) if view.S.shape[-1] <= _SMALL else super().choose_all(view)
 
 
@@ -188,6 +191,9 @@ class Scalar(Greedy):
             T[stage.active] = best_scalar(stage, self.tolerance)
         return T
 
+    def choose_all(self, view: View) -> Array:
+        return coupled_multipliers(view, 1) if view.form is not None else super().choose_all(view)
+
 
 def best_scalar(stage: Stage, tolerance: float) -> float:
     """The minimising t, within the tolerance in the objective."""
@@ -265,6 +271,9 @@ class Diagonal(Greedy):
             with suppress(SolverFailed):
                 T[active] = 1.0 / solve(_inequality(stage, 0.8 / t), self.tolerance).x
         return T
+
+    def choose_all(self, view: View) -> Array:
+        return coupled_multipliers(view, 4) if view.form is not None else super().choose_all(view)
 
 
 def _inequality(stage: Stage, start: float) -> Inequality:

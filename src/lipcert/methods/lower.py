@@ -284,6 +284,8 @@ def _derivatives(network: Network, z: Array, norms: Norms) -> tuple[list[Array],
 
 def _ascent(network: Network, z: Array, reach: Array, norms: Norms) -> Array:
     """Gradient of uᵀJ(z)w, with φ'' smoothed over what z can reach."""
+    if network.coupled:
+        return _ascent_coupled(network, z, reach, norms)
     values, slopes, back, state = _derivatives(network, z, norms)
     parts = []
     for layer, v, slope, b in zip(network.layers, values, slopes, back):
@@ -299,9 +301,27 @@ def _ascent(network: Network, z: Array, reach: Array, norms: Norms) -> Array:
     return np.asarray(spill)
 
 
+def _ascent_coupled(network: Network, z: Array, reach: Array, norms: Norms) -> Array:
+    """The same: the gradient of uᵀJ(z)w is the derivative of that of u·f along w, here a difference."""
+    _, u, w = steepest(network.jacobian(z), norms)
+    step = 0.1 * reach + 1e-9
+    ends = [_gradient(network, z + side * step * w, u) for side in (1.0, -1.0)]
+    return np.asarray(np.nan_to_num((ends[0] - ends[1]) / (2.0 * step), posinf=0.0, neginf=0.0))
+
+
+def _gradient(network: Network, z: Array, u: Array) -> Array:
+    """Of u·f at points z."""
+    back = u
+    for layer, v in zip(network.layers[::-1], network.preactivations(z)[::-1], strict=True):
+        back = times(layer.pulled(v, 1, back), layer.weight)
+    return back
+
+
 def has_kinks(network: Network) -> bool:
-    """Whether a slope jumps anywhere."""
-    return any(row.row.kinks for layer in network.layers if layer.neurons for row, _ in layer.neurons.groups)
+    """Whether a slope jumps anywhere that the search for kinks knows of."""
+    return not network.coupled and any(
+        row.row.kinks for layer in network.layers if layer.neurons for row, _ in layer.neurons.groups
+    )
 
 
 def cross_kinks(network: Network, region: Region, z: Array, count: int, norms: Norms = PLAIN) -> tuple[Array, Array]:

@@ -210,6 +210,8 @@ def one_by_one(choose: Callable[[Stage], Array]) -> Callable[[View], Array]:
     """Make a choice for one region into one for a stack of regions."""
 
     def inner(view: View) -> Array:
+        if view.form is not None:  # what the kernel suggests
+            return np.zeros((1, view.size))
         found = []
         for which in range(len(view.S)):
             stage = Stage.of(view, which)
@@ -275,7 +277,8 @@ class Problem:
             with proving():
                 sweep = Sweep(self.network, None, guide, self.known, norms=self.norms).run()
             hints = sweep.hints(0)
-        kept = tuple(Kept.of(view, hint) for view, hint in zip(sweep.views, sweep.hinted, strict=True))
+        pairs = () if self.network.coupled else zip(sweep.views, sweep.hinted, strict=True)
+        kept = tuple(Kept.of(view, hint) for view, hint in pairs)
         sweeps = (*self.history, hints)
         return Candidate(float(sweep.bounds[0]), sweep.reports(0), sweeps, kept=kept, notes=repairs(sweep))
 

@@ -49,7 +49,11 @@ def suits(network: Network, *, quick: bool = False) -> bool:
     """Whether the network has a hidden layer and is small enough for second-order bounds."""
     first, sizes = network.layers[0], [float(layer.size) for layer in network.layers]
     inputs = network.inputs if sparse.issparse(first.weight) else min(network.inputs, 1.5 * first.size)
-    return network.depth > 1 and sum(size**3 for size in (inputs, *sizes)) <= (_QUICK if quick else _LARGEST)
+    return (
+        network.depth > 1
+        and not network.coupled
+        and sum(size**3 for size in (inputs, *sizes)) <= (_QUICK if quick else _LARGEST)
+    )
 
 
 @dataclass(frozen=True, eq=False)

@@ -56,6 +56,7 @@ def suits(problem: Problem, start: Candidate) -> bool:
         or not problem.norms.plain
         or not problem.enclosures
         or not hidden
+        or problem.network.coupled
         or not problem.region.radius > 0.0
     ):
         return False

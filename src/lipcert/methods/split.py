@@ -98,6 +98,8 @@ class Split(Anytime):
 
     def candidates(self, problem: Problem, start: Candidate) -> Iterator[Candidate]:
         """What the method for the whole region finds, then the pieces."""
+        if problem.network.coupled:
+            raise InvalidInput("Split does not cut regions of networks with products or softmax yet; take Auto")
         if not can_cut(problem):
             raise InvalidInput(
                 "Split cuts all of space only where activations are relu, leaky_relu (prelu, abs) or identity;"
@@ -203,7 +205,7 @@ def _begin(bounding: Bounding) -> None:
 
 def can_cut(problem: Problem) -> bool:
     """Whether the region can be cut; all of space can if the network is homogeneous up to biases."""
-    return problem.region.bounded or has_rays(problem.network)
+    return not problem.network.coupled and (problem.region.bounded or has_rays(problem.network))
 
 
 def affordable(problem: Problem, share: float = 1.0) -> bool:

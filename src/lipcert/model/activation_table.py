@@ -86,6 +86,7 @@ class Row:
     parameters : names and defaults, in the order the callables take them.
     legal : predicate the parameters must satisfy, with its description; for all others the numbers are not proved.
     smooth : whether bend and turns are known; where they are not, nothing is said of φ''.
+    above : φ is defined for v above this only.
     declared : what of the facts rests on somebody's word, in words; empty for the rows of the table.
     title, origin : of a declared row: what users call it, and a function with its argument that makes the row known.
     """
@@ -103,6 +104,7 @@ class Row:
     parameters: Mapping[str, float] = field(default_factory=dict)
     legal: tuple[Callable[..., bool], str] = (lambda *_: True, "")
     smooth: bool = True
+    above: float = -np.inf
     declared: str = ""
     title: str = ""
     origin: tuple[Callable[[Any], Any], Any] | None = None

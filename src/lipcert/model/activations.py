@@ -15,6 +15,7 @@ from lipcert.arguments.numbers import activation as named
 from lipcert.errors import InvalidInput
 from lipcert.model.activation_table import CONCAVE, CONVEX, FAR, STRAIGHT, TABLE, Row, piecewise_linear
 from lipcert.model.arrays import Array, Parameter
+from lipcert.model.positive_rows import POSITIVE
 
 __all__ = ["CONCAVE", "CONVEX", "STRAIGHT", "TABLE", "Activation", "Row", "activation", "declare"]
 
@@ -173,7 +174,7 @@ def activation(name: str | Activation, **parameters: Parameter | Sequence[float]
     Parameters
     ----------
     name
-        A row of ``TABLE`` or an alias; case, spaces, dashes and underscores do not matter. Parameters may stand in
+        A row of the tables or an alias; case, spaces, dashes and underscores do not matter. Parameters may stand in
         brackets, as in ``"leaky_relu(0.2)"``.
     **parameters
         Numbers, or arrays with one number per neuron: ``negative_slope`` (leaky_relu, prelu), ``alpha``
@@ -189,11 +190,11 @@ def activation(name: str | Activation, **parameters: Parameter | Sequence[float]
             raise InvalidInput(f"{name} has its parameters already; give the name to set {', '.join(parameters)}")
         return name
     latest = {row.title: key for key, row in _DECLARED.items()}
-    return Activation(*named(name, parameters, TABLE, latest.get, lambda key: _row(key).parameters))
+    return Activation(*named(name, parameters, {**TABLE, **POSITIVE}, latest.get, lambda key: _row(key).parameters))
 
 
 def _row(name: str) -> Row:
-    row = TABLE.get(name) or _DECLARED.get(name) or piecewise_linear(name)
+    row = TABLE.get(name) or POSITIVE.get(name) or _DECLARED.get(name) or piecewise_linear(name)
     if row is None:
         raise InvalidInput(f"activation {name!r} is none of {', '.join(sorted(TABLE))}")
     return row

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from os import PathLike
 from typing import Any, ClassVar
@@ -12,12 +12,13 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy import sparse
 
-from lipcert.arguments.numbers import flattened, hidden, layers, listed, scaled
+from lipcert.arguments.numbers import check_chain, flattened, hidden, layers, listed, scaled
 from lipcert.arguments.words import sizes_in_words
-from lipcert.errors import InvalidInput
+from lipcert.errors import InvalidInput, ProofFailed
 from lipcert.model.activations import Activation, activation
 from lipcert.model.arrays import Array, Weight, indices, times
 from lipcert.model.convolution import MOST_ENTRIES, Convolution
+from lipcert.model.couplings import Coupling
 
 _DENSE = 2048
 """A larger identity is sparse: in full it would need the square of its size."""
@@ -50,6 +51,8 @@ class Neurons:
                     )
             return Neurons(size, ((row, np.arange(size)),))
         rows = [activation(item) for item in listed("activation", spec)]
+        if not rows and not size:
+            return Neurons.of("identity", 0)
         if len(rows) != size:
             raise InvalidInput(f"activation must name one row per neuron: got {len(rows)} for {size} neurons")
         for place, row in enumerate(rows):
@@ -106,11 +109,23 @@ class Layer:
     """v = weight·z + bias, then z = φ(v) unless it is the network's last layer (``neurons`` None).
 
     ``linear`` is the weight as it is stored: a matrix, or a convolution, whose matrix is made when it is asked for.
+    With a ``coupling``, the elementwise activations ``plain`` are those of the first values only.
     """
 
     linear: Weight | Convolution
     bias: Array
-    neurons: Neurons | None
+    plain: Neurons | None
+    coupling: Coupling | None = None
+
+    @property
+    def neurons(self) -> Neurons | None:
+        """The activations of all values, for those who know elementwise ones only."""
+        if self.coupling is not None:
+            raise ProofFailed(
+                "what was asked for is not known of products and softmax of signals yet; over a ball or a box bounds,"
+                " lower bounds and certified radii of such networks are"
+            )
+        return self.plain
 
     @cached_property
     def weight(self) -> Weight:
@@ -126,11 +141,47 @@ class Layer:
     def size(self) -> int:
         return int(self.linear.shape[0])
 
+    @property
+    def width(self) -> int:
+        """How many numbers z has."""
+        return self.size if self.coupling is None else self.coupling.width
+
+    def describe(self) -> str:
+        """Names of its activations, for people."""
+        names = [self.plain.describe()] if self.plain and self.plain.size else []
+        return ", ".join([*names, *(self.coupling.describe() if self.coupling else ())])
+
     def affine(self, z: Array) -> Array:
         """weight·z + bias for z of shape (..., inputs)."""
         if self.convolution is not None:
             return self.convolution.forward(z) + self.bias
         return times(z, self.weight.T) + self.bias
+
+    def activated(self, v: Array) -> Array:
+        """Z for v of shape (..., size)."""
+        if self.plain is None:
+            return v
+        if self.coupling is None:
+            return self.plain.value(v)
+        return self.coupling.value(v, self.plain.value(v[..., : self.plain.size]))
+
+    def pushed(self, v: Array, side: int, dv: Array) -> Array:
+        """The derivative of z at v in directions dv (..., size), at kinks from a side."""
+        if self.plain is None:
+            return dv
+        if self.coupling is None:
+            return self.plain.slope(v, side) * dv
+        plain = slice(None, self.plain.size)
+        return self.coupling.push(v, dv, self.plain.slope(v[..., plain], side) * dv[..., plain])
+
+    def pulled(self, v: Array, side: int, dz: Array) -> Array:
+        """The derivative of Σ dz·z by v, for dz (..., width)."""
+        if self.plain is None:
+            return dz
+        if self.coupling is None:
+            return self.plain.slope(v, side) * dz
+        plain = slice(None, self.plain.size)
+        return self.coupling.pull(v, dz, self.plain.slope(v[..., plain], side) * dz[..., plain])
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,7 +212,8 @@ class Network:
         activation
             One name or :class:`Activation` for all hidden layers, or a list with one entry per hidden layer; an
             entry may itself be a list with one activation per neuron. N entries instead of N-1 put an
-            activation on the output too.
+            activation on the output too. A pair of an entry and a :class:`Coupling` is a layer with softmax rows or
+            products; the entry is about its first values.
 
         Examples
         --------
@@ -170,12 +222,21 @@ class Network:
         """
         matrices, vectors = layers(weights, biases, Convolution)
         specs = hidden(activation, len(matrices), (str, Activation, Neurons))
+        couplings = [spec[1] if _is_coupled(spec) else None for spec in specs]
+        specs = [spec[0] if _is_coupled(spec) else spec for spec in specs]
+        widths = [w.shape[0] if c is None else c.width for w, c in zip(matrices, couplings)]
+        check_chain([w.shape for w in matrices], widths)
         if len(specs) == len(matrices):  # the output has an activation: a further identity layer reads it out
-            size = matrices[-1].shape[0]
+            size = widths[-1]
             matrices.append(np.eye(size) if size <= _DENSE else sparse.csr_array(sparse.eye_array(size)))
             vectors.append(np.zeros(size))
-        neurons = [Neurons.of(spec, w.shape[0]) for spec, w in zip(specs, matrices)]
-        return Network(tuple(Layer(*parts) for parts in zip(matrices, vectors, [*neurons, None], strict=True)))
+        neurons = []
+        for number, (spec, w, coupling) in enumerate(zip(specs, matrices, couplings), 1):
+            if coupling is not None and coupling.size != w.shape[0]:
+                raise InvalidInput(f"the coupling of layer {number} is for {coupling.size} values, not {w.shape[0]}")
+            neurons.append(Neurons.of(spec, w.shape[0] if coupling is None else coupling.plain))
+        ends = [*neurons, None], [*couplings, None]
+        return Network(tuple(Layer(*parts) for parts in zip(matrices, vectors, *ends, strict=True)))
 
     def __post_init__(self) -> None:
         for layer in self.layers:
@@ -192,6 +253,11 @@ class Network:
     def sizes(self) -> tuple[int, ...]:
         """Numbers of neurons, the input first."""
         return (int(self.layers[0].linear.shape[1]), *(layer.size for layer in self.layers))
+
+    @cached_property
+    def coupled(self) -> bool:
+        """Whether any layer has softmax rows or products."""
+        return any(layer.coupling is not None for layer in self.layers)
 
     @property
     def inputs(self) -> int:
@@ -216,19 +282,21 @@ class Network:
             for part in _identity(layer.linear):
                 state.update(part)
             state.update((np.asarray(layer.bias, dtype="<f8") + 0.0).tobytes())
-            groups = layer.neurons.groups if layer.neurons else ()
+            groups = layer.plain.groups if layer.plain else ()
             state.update(f"|{len(groups)} groups|".encode())
             for row, index in groups:
                 state.update(f"{row.name}|{len(index)} neurons|".encode())  # all that follows is of known length
                 for parameter in row.parameters:
                     state.update(np.broadcast_to(np.asarray(parameter, dtype="<f8"), index.shape).tobytes())
                 state.update(np.asarray(index, dtype="<i8").tobytes())
+            for part in layer.coupling.identity() if layer.coupling else ():
+                state.update(part)
         return f"{'declared:' if self.declared else ''}{state.hexdigest()}"
 
     @property
     def declared(self) -> tuple[str, ...]:
         """For each activation that was defined by a formula: its name, and what of it was only declared."""
-        rows = {row.name: row.row for layer in self.layers if layer.neurons for row, _ in layer.neurons.groups}
+        rows = {row.name: row.row for layer in self.layers if layer.plain for row, _ in layer.plain.groups}
         return tuple(f"{name}: {row.declared}" for name, row in rows.items() if row.declared)
 
     @property
@@ -237,7 +305,7 @@ class Network:
         return sum(entries(layer.linear) + layer.size for layer in self.layers)
 
     def __repr__(self) -> str:
-        kinds = dict.fromkeys(layer.neurons.describe() for layer in self.layers if layer.neurons)
+        kinds = dict.fromkeys(layer.describe() for layer in self.layers if layer.plain)
         shape = f"inputs {self.input_shape}, " if self.input_shape and len(self.input_shape) > 1 else ""
         sizes = ", ".join([sizes_in_words(self.sizes), *kinds])
         return f"Network({sizes}, {shape}{self.parameters:,} parameters, digest {self.digest[:12]})"
@@ -253,21 +321,24 @@ class Network:
         for layer in self.layers:
             v = layer.affine(z)
             values.append(v)
-            z = layer.neurons.value(v) if layer.neurons else v
+            z = layer.activated(v)
         return values
 
     def jacobian(self, x: Any, side: int = 1) -> Array:
         """W_N D_{N-1} … D_1 W_1 at inputs of shape (..., inputs); at kinks the derivative from ``side``."""
         point = self.point("x", x)
+        if self.coupled:
+            return self._coupled_jacobian(point, side)
         slopes = [
-            layer.neurons.slope(v, side)
+            layer.plain.slope(v, side)
             for layer, v in zip(self.layers, self.preactivations(point), strict=True)
-            if layer.neurons
+            if layer.plain
         ]
         return self.jacobian_of(slopes, point.shape[:-1])
 
     def jacobian_of(self, slopes: Sequence[Array], batch: tuple[int, ...] = ()) -> Array:
         """The product W_N D_{N-1} … D_1 W_1 for given slopes (..., neurons), from its narrower end."""
+        assert not self.coupled, "slopes alone do not tell"
         if self.inputs < self.outputs:
             maps, ends = [layer.weight.T for layer in self.layers], list(slopes)
         else:
@@ -277,6 +348,19 @@ class Network:
         for weight, slope in zip(maps[1:], ends, strict=True):
             product = times(product * slope[..., None, :], weight)
         return np.swapaxes(product, -1, -2) if self.inputs < self.outputs else product
+
+    def _coupled_jacobian(self, point: Array, side: int) -> Array:
+        """The same with couplings, from the narrower end."""
+        values = [v[..., None, :] for v in self.preactivations(point)]
+        size = min(self.inputs, self.outputs)
+        eye = np.broadcast_to(np.eye(size), (*point.shape[:-1], size, size))
+        if self.inputs < self.outputs:
+            for layer, v in zip(self.layers, values, strict=True):
+                eye = layer.pushed(v, side, times(eye, layer.weight.T))
+            return np.swapaxes(eye, -1, -2)
+        for layer, v in zip(self.layers[::-1], values[::-1], strict=True):
+            eye = times(layer.pulled(v, side, eye), layer.weight)
+        return eye
 
     def slice(self, start: int, stop: int) -> Network:
         """The part from z_start (0: the input) to v_stop."""
@@ -303,7 +387,7 @@ class Network:
             weight: Any = first.weight[:, columns]
             if sparse.issparse(weight):
                 weight.sort_indices()  # scipy would sort them where they are read, and they are read-only then
-            layers[0] = Layer(weight, first.affine(held), first.neurons)
+            layers[0] = replace(first, linear=weight, bias=first.affine(held))
         last = layers[-1]
         if outputs is not None:
             layers[-1] = Layer(last.weight[rows], last.bias[rows], None)
@@ -316,6 +400,10 @@ class Network:
     def flat(self, name: str, point: Array) -> Array:
         """A point, or several, of shape (..., inputs)."""
         return flattened(name, point, self.inputs, self.input_shape)
+
+
+def _is_coupled(spec: Any) -> bool:
+    return isinstance(spec, tuple) and len(spec) == 2 and isinstance(spec[1], Coupling)
 
 
 def _identity(linear: Weight | Convolution) -> Iterator[bytes]:

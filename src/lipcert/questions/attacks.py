@@ -192,6 +192,5 @@ def _gradient(network: Network, preactivations: list[Array], labels: Array, riva
     eye = np.eye(network.outputs)
     back = times(eye[rivals] - eye[labels], network.layers[-1].weight)
     for layer, v in zip(network.layers[-2::-1], preactivations[-2::-1], strict=True):
-        assert layer.neurons is not None
-        back = times(back * layer.neurons.slope(v), layer.weight)
+        back = times(layer.pulled(v, 1, back), layer.weight)
     return back

@@ -278,7 +278,7 @@ def _rows_product(network: Network, part: Part) -> float:
 
     Infinite for a part of the inputs or outputs and in other norms, where the product of norms is never smaller.
     """
-    if not part.norms.plain or part.inputs is not None or part.outputs is not None:
+    if not part.norms.plain or part.inputs is not None or part.outputs is not None or network.coupled:
         return np.inf
     least = 1.0
     with np.errstate(all="ignore"):
@@ -505,7 +505,7 @@ def question(
     fitted = region.fitted(network)
     fitted.check(network.inputs)
     for number, layer in enumerate(network.layers, 1):
-        for row, _ in layer.neurons.groups if layer.neurons and not fitted.bounded else ():
+        for row, _ in layer.plain.groups if layer.plain and not fitted.bounded else ():
             if not np.isfinite(row.slope(np.array([[-np.inf], [np.inf]]))).all():
                 what = f"activation {row.name!r} of layer {number} has slopes without end"
                 raise InvalidInput(f"region must be bounded: {what}; give a Ball or a Box")

@@ -24,8 +24,8 @@ def classifier(network: Network) -> Network:
 
 def _check_sign(network: Network, last: Layer) -> None:
     """Refuse one output that is one rising neuron and never changes its sign, as a probability does not."""
-    neurons = network.layers[-2].neurons if network.depth > 1 else None
-    if neurons is None or neurons.size > 1:
+    neurons = network.layers[-2].plain if network.depth > 1 else None
+    if neurons is None or network.layers[-2].width > 1 or neurons.size != 1:
         return
     whole = np.array([[-np.inf], [np.inf]])
     ends = neurons.value(whole)

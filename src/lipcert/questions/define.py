@@ -14,6 +14,7 @@ from lipcert.errors import InvalidInput
 from lipcert.model.activation_table import MOST_KINKS, PIECES, TABLE
 from lipcert.model.activations import Activation
 from lipcert.model.arrays import Array
+from lipcert.model.positive_rows import POSITIVE
 
 Function = Callable[[Any], Any]
 
@@ -76,7 +77,7 @@ def define_activation(
     from lipcert.definitions.declarations import Definition, checked, define
     from lipcert.definitions.formulas import evaluated, recorded
 
-    known = {*TABLE, *PRESETS, *ALIASES}
+    known = {*TABLE, *POSITIVE, *PRESETS, *ALIASES}
     if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]{0,59}", name) or name.lower() in known:
         raise InvalidInput(f"name must be a name of your own, of letters, digits and underscores, got {name!r}")
     knots = _points("turning_points", turning_points)

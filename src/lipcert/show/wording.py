@@ -27,7 +27,7 @@ WHOLE = 64
 
 def activations(network: Network) -> list[str]:
     """Names of the hidden layers' activations."""
-    return [layer.neurons.describe() for layer in network.layers if layer.neurons]
+    return [layer.describe() for layer in network.layers if layer.plain]
 
 
 def describe_network(network: Network) -> str:

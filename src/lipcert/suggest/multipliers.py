@@ -409,8 +409,8 @@ class StoredGuide:
         arrays = [(k, hints.multipliers[k]) for k in range(len(hidden))]
         arrays += [(k % len(hidden), slopes) for k, pair in enumerate(lines) for slopes in pair]
         for index, array in arrays:
-            if np.shape(array) != (hidden[index].size,):
-                raise ProofFailed(f"the hints of layer {index + 1} are not for its {hidden[index].size} neurons")
+            if np.shape(array) != (hidden[index].width,):
+                raise ProofFailed(f"the hints of layer {index + 1} are not for its {hidden[index].width} neurons")
 
     def start(self, *_: Any) -> Array | None:
         found: Array | None = self.hints.start

@@ -1,0 +1,185 @@
+"""Softmax rows and products: the inequality of each unit of a step, bounds against points, planted mistakes."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+import lipcert as lc
+from lipcert.kernel import coupling as rules
+from lipcert.kernel.arithmetic import Near
+from lipcert.kernel.enclosures import activated, trajectory
+from lipcert.kernel.neuron_bounds import shares, slope_bounds
+from lipcert.model.arrays import Array, dense
+from lipcert.model.couplings import Coupling, softmax
+from lipcert.model.network import Network, Neurons
+
+SHAPES: list[tuple[int, int, list[tuple[int, int]], list[tuple[Any, Any]]]] = [
+    (2, 10, [(2, 4)], []),
+    (0, 5, [(1, 5)], []),
+    (1, 6, [], [([[1, 2], [0, 5]], [[3, 4], [2, 3]])]),
+    (2, 9, [(1, 3)], [([[2], [6], [0]], [[7], [8], [1]])]),
+]
+
+
+def random_coupled(rng: np.random.Generator) -> Network:
+    """A small network with softmax rows, products, and activations of all kinds."""
+    weights, biases, rows, width = [], [], [], int(rng.integers(2, 5))
+    for _ in range(rng.integers(1, 4)):
+        plain = int(rng.integers(0, 4))
+        softmaxes = [(int(rng.integers(1, 3)), int(rng.integers(1, 5)))] if rng.random() < 0.7 else []
+        size = plain + sum(count * n for count, n in softmaxes) + int(rng.integers(2, 6))
+        terms = int(rng.integers(1, size // 2 + 1))
+        index = np.stack([rng.permutation(size)[: 2 * terms] for _ in range(rng.integers(1, 4))])
+        coupling = Coupling.of(plain, size, softmaxes, [(index[:, :terms], index[:, terms:])])
+        weights.append(rng.normal(size=(size, width)) / np.sqrt(width))
+        biases.append(rng.normal(size=size))
+        names = rng.choice(["relu", "tanh", "identity", "exp", "square", "gelu"], plain)
+        rows.append((Neurons.of([str(name) for name in names], plain), coupling))
+        width = coupling.width
+    weights.append(rng.normal(size=(int(rng.integers(1, 4)), width)) / np.sqrt(width))
+    biases.append(rng.normal(size=len(weights[-1])))
+    return Network.from_weights(weights, biases, rows)
+
+
+def worst(shape: Any, seed: int, reach: float, local: bool = True) -> float:
+    """The largest wᵀE⁻¹w/ΔvᵀDΔv of any unit, over pairs of values in a ball of an ellipsoid: at most one."""
+    rng = np.random.default_rng(seed)
+    plain, size, softmaxes, products = shape
+    coupling, neurons = Coupling.of(plain, size, softmaxes, products), Neurons.of(["tanh"] * plain, plain)
+    factor, center = rng.normal(size=(size, size)) / np.sqrt(size), 2.0 * rng.normal(size=size)
+    S = factor @ factor.T + 1e-12 * np.eye(size)
+    axes = 1.0001 * reach * np.sqrt(np.diagonal(S))
+    interval = center - axes, center + axes
+    first = interval[0][:plain], interval[1][:plain]
+    slopes, ends = slope_bounds(neurons, *first), activated(neurons, first)
+    found = rules.form(coupling, S, 0, interval, slopes, ends, Near.of(center) if local else None, reach)
+    moves = rng.normal(size=(400, 2, size))
+    moves *= reach / np.linalg.norm(moves, axis=-1, keepdims=True)
+    moves[::2, 1] = -moves[::2, 0]
+    one, two = (center + moves[:, side] @ factor.T for side in (0, 1))
+    z = [coupling.value(v, neurons.value(v[:, :plain])) for v in (one, two)]
+    low, high = found.ends
+    assert all(((low - 1e-12 <= part) & (part <= high + 1e-12)).all() for part in z)
+    w, change = z[0] - z[1] - (one - two) @ dense(found.M.value.T), one - two
+    rest, largest = np.abs(w), 0.0
+    for unit in found.units:
+        left = (w[:, unit.outputs] ** 2 / unit.weights).sum(axis=-1)
+        moved = change[:, unit.coords]
+        right = (moved * (unit.Q @ moved[..., None])[..., 0]).sum(axis=-1)
+        largest = max(largest, float((left / (right + 1e-24)).max()))
+        rest[:, unit.outputs] = 0.0
+    assert rest.max(initial=0.0) < 1e-10  # what no unit has is linear
+    return largest
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("reach", [1e-3, 0.3, 3.0])
+def test_units_hold_what_is_not_linear(shape: Any, reach: float) -> None:
+    for seed in range(6):
+        for local in (True, False):
+            assert worst(shape, seed, reach, local) <= 1.0 + 1e-6
+
+
+def smaller_shares(low: Array, high: Array) -> tuple[Array, Array]:
+    """Upper bounds of softmax values that are too small."""
+    least, most = shares(low, high)
+    return least, np.maximum(0.5 * most, least)
+
+
+def swapped(product: Any) -> Array:
+    """The factors themselves in place of their partners."""
+    return np.asarray(product.both)
+
+
+SOFTMAX = rules._softmax
+
+
+def one_each(around: Any, index: Array) -> Any:
+    """A softmax row whose results have multipliers of their own."""
+    unit, M, ends = SOFTMAX(around, index)
+    own = np.einsum("kcc->kc", unit.Q)[..., None, None].reshape(-1, 1, 1)
+    flat = index.reshape(-1, 1)
+    return replace(unit, coords=flat, Q=own, outputs=flat, weights=unit.weights.reshape(-1, 1)), M, ends
+
+
+@pytest.mark.parametrize(
+    ("name", "mistake", "shape"),
+    [
+        ("shares", smaller_shares, SHAPES[1]),
+        ("_softmax", one_each, SHAPES[1]),
+        ("Products.partners", property(swapped), SHAPES[2]),
+    ],
+)
+def test_planted_mistakes_are_caught(
+    monkeypatch: pytest.MonkeyPatch, name: str, mistake: Callable[..., Any], shape: Any
+) -> None:
+    monkeypatch.setattr(f"lipcert.kernel.coupling.{name}", mistake)
+    with pytest.raises(AssertionError):
+        assert max(worst(shape, seed, reach) for seed in range(20) for reach in (0.3, 3.0)) <= 1.0 + 1e-6
+
+
+def test_bounds_hold_for_random_networks() -> None:
+    methods = ["closed-form", "scalar", "diagonal", "auto"]
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        network, radius = random_coupled(rng), 10 ** rng.uniform(-6, 0.3)
+        x = rng.normal(size=network.inputs)
+        region = lc.Ball(x, radius) if seed % 3 else lc.Box(x - radius, x + radius)
+        certificate = lc.certify(network, region, methods[seed % 4])
+        steepest = np.linalg.norm(network.jacobian(region.sample(500, rng)), 2, axis=(1, 2)).max()
+        assert steepest <= certificate.bound * (1.0 + 1e-12)
+        if radius < 1e-4:
+            assert certificate.bound <= 1.02 * steepest + 1e-3
+        assert lc.verify(network, certificate) <= certificate.bound
+
+
+def test_a_product_is_bounded_exactly_where_it_can_be() -> None:
+    """x·y over |x| ≤ a, |y| ≤ a has the largest slope √2·a, in rational arithmetic 2a²."""
+    product = Coupling.of(0, 2, [], [([[0]], [[1]])])
+    network = Network.from_weights([np.eye(2), [[1.0]]], None, [([], product)])
+    bound = lc.certify(network, lc.Ball([0.0, 0.0], 0.5)).bound
+    assert Fraction(bound) ** 2 >= Fraction(1, 4)  # over the ball the gradient (y, x) has norm 1/2 at most
+    assert bound < 0.5 * (1.0 + 1e-6) * np.sqrt(2.0)
+
+
+def test_trajectories_enclose_and_lower_bounds_are_proved() -> None:
+    flint = pytest.importorskip("flint")
+    rng = np.random.default_rng(5)
+    logits = 3.0 * rng.normal(size=4)
+    network = Network.from_weights([np.eye(4), np.eye(4), np.eye(4)], None, [([], Coupling.of(0, 4, [(1, 4)])), "relu"])
+    value, error = trajectory(network, logits[None])[1]
+    exact = [flint.arb(float(v)).exp() for v in logits]
+    for k in range(4):
+        p = exact[k] / sum(exact, flint.arb(0))
+        assert abs(float(p.mid()) - value[0, k]) <= error[0, k]
+    ball = lc.Ball(logits, 0.1)
+    low, bound = lc.lower_bound(network, ball), lc.certify(network, ball).bound
+    jacobian = np.diag(softmax(logits)) - np.outer(softmax(logits), softmax(logits))
+    assert np.linalg.norm(jacobian, 2) * (1.0 - 1e-9) <= low.value <= bound
+
+
+def test_what_has_no_bound_says_why() -> None:
+    product = Coupling.of(0, 2, [], [([[0]], [[1]])])
+    network = Network.from_weights([np.eye(2), [[1.0]]], None, [([], product)])
+    with pytest.raises(lc.ProofFailed, match="all of space"):
+        lc.certify(network)
+    with pytest.raises(lc.InvalidInput, match="Split"):
+        lc.certify(network, lc.Ball([0.0, 0.0], 0.5), "split")
+    root = Network.from_weights([[[1.0]], [[1.0]]], None, "rsqrt")
+    with pytest.raises(lc.ProofFailed, match=r"layer 1: rsqrt takes positive numbers only.*shrink the region to about"):
+        lc.certify(root, lc.Ball([1.0], 2.0))
+    assert lc.certify(root, lc.Ball([1.0], 1e-6)).bound == pytest.approx(0.5, rel=1e-5)
+
+
+@pytest.mark.parametrize("name", ["exp", "reciprocal", "rsqrt", "sqrt", "log"])
+def test_rows_over_positive_intervals(name: str) -> None:
+    network = Network.from_weights([[[1.0]], [[1.0]]], None, name)
+    points = np.linspace(0.25, 1.75, 1001)
+    slopes = np.abs(network.jacobian(points[:, None])).max()
+    for method in ("closed-form", "auto"):
+        bound = lc.certify(network, lc.Ball([1.0], 0.75), method).bound
+        assert slopes <= bound <= slopes * (1.0 + 1e-6)
