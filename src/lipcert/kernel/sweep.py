@@ -39,7 +39,7 @@ from lipcert.kernel.facts import LayerReport
 from lipcert.kernel.hints import Enclosure, Hints, Interval, Linear, Lipschitz, Part
 from lipcert.kernel.neuron_bounds import check_domain, slope_bounds
 from lipcert.kernel.norms import columns_times, ellipsoid_above, sound, start_gain
-from lipcert.kernel.step import Image, Step, activate, columns
+from lipcert.kernel.step import Image, Step, activate, columns, low_rank_step
 from lipcert.model.activations import Activation
 from lipcert.model.arrays import Array, Weight, frozen
 from lipcert.model.couplings import Coupling
@@ -434,7 +434,12 @@ class Sweep:
         view = View(index, S, self.exponent, alpha, beta, self.weight, kept, size)
         hint = np.array(np.broadcast_to(np.asarray(self.guide.multipliers(view), dtype=float), alpha.shape))
         hint[~np.isfinite(hint)] = 0.0  # no suggestion, which can be stored
-        step = activate(S, alpha, beta, hint)
+        step = None
+        if index == 0 and self.count == 1 and not self.pieces:
+            scaled = image.weight * 2.0 ** -int(self.exponent[0])
+            if sound(image.weight, scaled):
+                step = low_rank_step(scaled if kept is None else scaled[kept[0]], alpha, beta, hint)
+        step = activate(S, alpha, beta, hint) if step is None else step
         self.hinted.append(view.widen(hint))
         large = S.shape[-1] > _LARGEST and not self.pieces  # then the matrices are not kept for later
         none = np.zeros((self.count, 0, 0))
