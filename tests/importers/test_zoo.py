@@ -106,6 +106,18 @@ def masks(x: Any) -> Any:
     return torch.where(torch.arange(4) % 2 == 0, x, -x).masked_fill(torch.arange(4) > 2, 1.5)
 
 
+def nested(x: Any) -> Any:
+    place = torch.arange(4)
+    return torch.where(place < 1, x, torch.where(place < 3, 0.5 * torch.relu(x), torch.zeros(())))
+
+
+def unrolled(s: Any, x: Any) -> Any:
+    h = x.new_zeros(len(x), 3)
+    for step in range(x.shape[1]):
+        h = s.cell(x[:, step], h)
+    return s.head(h)
+
+
 def max_min(x: Any) -> Any:
     a, b = x.chunk(2, 1)
     return torch.cat([torch.maximum(a, b), torch.minimum(a, b)], 1)
@@ -212,6 +224,7 @@ READ: dict[str, Case] = {
     "einsum": wrapped(einsums, (3, 4), heads=rows(2, 4, 3), last=rows(2, 18), stacked=rows(2, 1, 4, 2)),
     "sizes and loops": calls(loops, (3, 2)),
     "masks": calls(masks),
+    "nested masks": calls(nested),
     "items set": calls(set_items),
     "largest and its place": calls(lambda x: x.max(1)[0] + x.view(-1, 2).max(-1).values.sum() + x.min()),
     "cumulative": calls(lambda x: torch.lerp(x, torch.relu(x), 0.25).cumsum(1).roll(1, 1).repeat(1, 2)),
@@ -230,6 +243,11 @@ READ: dict[str, Case] = {
     "sorted pairs": calls(lambda x: torch.sort(x.reshape(-1, 2))[0].reshape(x.shape)),
     "rnn": (lambda: recurrent(nn.RNN(4, 3, num_layers=2, bidirectional=True, batch_first=True)), (5, 4)),
     "rnn relu": (lambda: recurrent(nn.RNN(4, 3, nonlinearity="relu", bias=False)), (5, 4)),
+    "rnn cell in a loop": wrapped(unrolled, (5, 4), cell=nn.RNNCell(4, 3), head=nn.Linear(3, 2)),
+    "conv3d dilated": stack(nn.Conv3d(2, 2, 2, dilation=(1, 2, 1), groups=2), nn.ReLU, shape=(2, 3, 4, 3)),
+    "conv3d circular": stack(nn.Conv3d(1, 2, 3, padding=1, padding_mode="circular"), shape=(1, 3, 3, 4)),
+    "linear of a heads' axis": wrapped(lambda s, x: torch.einsum("bhd,hdk->bhk", x, s.w), (2, 3), w=rows(2, 3, 4)),
+    "batched product": wrapped(lambda s, x: torch.bmm(s.w, x), (3, 4), w=rows(1, 2, 3)),
     "rnn cell": stack(nn.RNNCell(4, 3), nn.Linear(3, 2), shape=(4,)),
 }
 
@@ -424,7 +442,10 @@ REFUSED: dict[str, tuple[Any, tuple[int, ...], str]] = {
     "nan": (broken, (4,), r"0\.weight: it holds 8 NaN"),
     "hardshrink": (nn.Hardshrink(), (4,), "jumps at its limits"),
     "threshold": (nn.Threshold(0.2, 0.0), (4,), "jumps from 0.0 to 0.2"),
-    "softplus": (nn.Softplus(threshold=1.0), (4,), "threshold"),
+    "softplus": (nn.Softplus(threshold=1.0), (4,), "at its threshold of 1.0 it jumps by 0.37; give a threshold of 20"),
+    "silent choice": (lambda x: torch.where(x > 0, x, torch.where(x < -1, -x, 0 * x)), (4,), "4 operations have no"),
+    "outer product": (lambda x: torch.einsum("bi,bj->bij", x, x), (3,), "both depend on the input"),
+    "normalised": (lambda x: F.normalize(x, dim=1), (4,), "unknown operation|divides by a value"),
     "elu": (nn.ELU(-1.0), (4,), "1e-6 <= alpha"),
     "ceil": (nn.AvgPool1d(2, ceil_mode=True), (1, 4), "ceil_mode together with count_include_pad"),
     "layer norm": (nn.LayerNorm(4), (4,), "divides by the spread of its own input"),

@@ -29,19 +29,12 @@ def recognised(
     if before is None or after is None or len(before[1]) != len(after[1]) or not matrix.nnz:
         return None
     plain = _convolution(matrix, before, after, False)
-    if plain is not None and _narrow(plain):
+    if plain is not None and all(
+        2 * d * (k - 1) < n for d, k, n in zip(plain.dilation, plain.window, plain.image, strict=True)
+    ):
         return plain
     found = [plain, _convolution(matrix, before, after, True)]
     return min((one for one in found if one is not None), key=lambda one: math.prod(one.window), default=None)
-
-
-def _narrow(found: Convolution) -> bool:
-    """Whether periodic padding would have the same window: it reaches less than half of the image either way."""
-    reach = [d * (k - 1) for d, k in zip(found.dilation, found.window, strict=True)]
-    halves = all(
-        2 * max(span, before) < n for span, (before, _), n in zip(reach, found.padding, found.image, strict=True)
-    )
-    return halves and all(s * m == n for s, m, n in zip(found.stride, found.places, found.image, strict=True))
 
 
 def _images(shapes: Sequence[tuple[int, ...]]) -> tuple[int, tuple[int, ...]] | None:

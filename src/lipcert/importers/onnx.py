@@ -112,28 +112,20 @@ def _fix_inputs(graph: onnx.GraphProto, fixed: Mapping[str, Any]) -> None:
     if strange:
         raise InvalidInput(f"fixed names {few(strange)}; the model's inputs are {few(inputs)}")
     for name, value in fixed.items():
-        entry = inputs[name]
-        kind = onnx.helper.tensor_dtype_to_np_dtype(entry.type.tensor_type.elem_type)
-        sizes = [d.dim_value or None for d in entry.type.tensor_type.shape.dim]
-        array = np.asarray(value)
-        if not hasattr(value, "dtype"):  # plain numbers have neither type nor shape of their own
-            array = _filled(array, kind, sizes)
-        if array.dtype.kind not in "fiub":
-            raise InvalidInput(f"fixed[{name!r}] must be numbers of type {kind}, got {array.dtype}")
-        exact = array.astype(kind)
-        if not np.array_equal(exact.astype(float), array.astype(float)):
+        tensor, array = inputs[name].type.tensor_type, np.asarray(value)
+        kind = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type))
+        sizes = [d.dim_value or None for d in tensor.shape.dim]
+        one = [size or 1 for size in sizes]
+        if not hasattr(value, "dtype") and array.size == math.prod(one):  # plain numbers, one after the other
+            array = array.reshape(one)
+        if array.dtype.kind not in "fiub" or not (
+            (kind.kind == "f" and not hasattr(value, "dtype")) or np.array_equal(array.astype(kind), array)
+        ):
             raise InvalidInput(f"fixed[{name!r}] must be numbers of type {kind}, got others, of type {array.dtype}")
         if len(sizes) != array.ndim or any(s not in (None, n) for s, n in zip(sizes, array.shape, strict=True)):
             raise InvalidInput(f"fixed[{name!r}] must be of shape {sizes}, got {array.shape}")
-        graph.initializer.append(numpy_helper.from_array(exact, name))
-        graph.input.remove(entry)
-
-
-def _filled(array: Array, kind: Any, sizes: list[int | None]) -> Array:
-    """Plain numbers in the type of an input, and one after the other in its shape, with a batch of one."""
-    shape = [size or 1 for size in sizes]
-    array = array.astype(kind) if array.dtype.kind in "fiub" and np.dtype(kind).kind == "f" else array
-    return array.reshape(shape) if array.ndim < 2 and array.size == math.prod(shape) else array
+        graph.initializer.append(numpy_helper.from_array(array.astype(kind), name))
+        graph.input.remove(inputs[name])
 
 
 def _choose_output(graph: onnx.GraphProto, chosen: str | int | None) -> None:
@@ -183,17 +175,12 @@ def _prepared(model: onnx.ModelProto, opset: int) -> onnx.ModelProto:
 
 
 def _check_functions(model: onnx.ModelProto) -> None:
-    bodies = {(f.domain, f.name): [(n.domain, n.op_type) for n in f.node] for f in model.functions}
     sizes: dict[tuple[str, str], int] = {}
-
-    def count(name: tuple[str, str]) -> int:
-        """Operators in a function written out; too many if it calls itself."""
-        if name in bodies and name not in sizes:
-            sizes[name] = MOST_OPERATORS
-            sizes[name] = sum(map(count, bodies[name]))
-        return sizes.get(name, 1)
-
-    if sum(count((node.domain, node.op_type)) for node in model.graph.node) >= MOST_OPERATORS:
+    for _ in range(len(model.functions)):  # in any order, so that each round reaches one level deeper
+        for f in model.functions:
+            count = sum(sizes.get((n.domain, n.op_type), 1) for n in f.node)
+            sizes[f.domain, f.name] = min(count, MOST_OPERATORS)
+    if sum(sizes.get((node.domain, node.op_type), 1) for node in model.graph.node) >= MOST_OPERATORS:
         raise UnreadableModel(f"the model's functions, written out, are {MOST_OPERATORS} operators or more")
 
 

@@ -136,21 +136,20 @@ def refuse_changes(names: Iterable[str]) -> None:
 
 def _summary(value: Any, depth: int = 4) -> Any:
     """What a value is, in a form that can be compared; beyond some depth, and of code, only which object it is."""
-    kind = type(value).__name__
     if isinstance(value, torch.Tensor) and value.layout == torch.strided and not value.is_meta:
         value = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy() if value.numel() else None
     if isinstance(value, np.ndarray) and value.dtype != object:
         return value.shape, str(value.dtype), hashlib.blake2b(np.ascontiguousarray(value).tobytes()).digest()
     if value is None or isinstance(value, (bool, int, float, complex, str, bytes)):
-        return kind, repr(value)
+        return type(value), repr(value)
     if isinstance(value, (set, frozenset)):
-        return kind, sorted(map(repr, value))
-    code = isinstance(value, (type, ModuleType, FunctionType, MethodType))
+        return sorted(map(repr, value))
     held = dict(enumerate(value)) if isinstance(value, (list, tuple)) else value
-    if depth and isinstance(held, dict):
-        return kind, [(repr(key), _summary(item, depth - 1)) for key, item in held.items()]
-    inner = _summary(vars(value), depth - 1) if depth and hasattr(value, "__dict__") and not code else None
-    return kind, id(value), inner
+    if not isinstance(held, dict):
+        code = isinstance(value, (type, ModuleType, FunctionType, MethodType))
+        held = {} if code else getattr(value, "__dict__", {})
+    which = None if depth and isinstance(value, (list, tuple, dict)) else id(value)
+    return which, [(repr(key), _summary(item, depth - 1)) for key, item in held.items() if depth]
 
 
 @contextmanager
