@@ -9,7 +9,7 @@ import random
 import struct
 from typing import Any
 
-from fuzz_bytes import NUMBERS, TEXTS, mangled
+from fuzz_bytes import NUMBERS, TEXTS
 from lipcert.files.documents import FORMAT, VERSION
 
 
@@ -20,7 +20,6 @@ def signed(content: Any, kind: str = "bound") -> dict[str, Any]:
     return {"format": FORMAT, "version": VERSION, "kind": kind, "sha256": checksum, "content": content}
 
 
-mutated = mangled
 SPARE: list[Any] = [*NUMBERS, *TEXTS, None, True, 10**400, 0.5, 1e308, [], {}, [0], [[]], [[0.5]], "Linear", "\ud800"]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,57 +12,26 @@ from attack.importers import PIECES, onnx_model
 from fuzz_bytes import NUMBERS, TEXTS, mangled
 from onnx_graphs import model_of, node, single
 
-Node = tuple[str, str, str, dict[str, Any]]
-
-IMAGE: list[Node] = [
-    ("Sub", "x c", "a", {}),
-    ("Conv", "a w b", "d", {"pads": [1, 1, 1, 1]}),
-    ("BatchNormalization", "d s t m v", "e", {}),
-    ("Relu", "e", "f", {}),
+IMAGE = (
+    *(("Sub", "x c", "a", {}), ("Conv", "a w b", "d", {"pads": [1, 1, 1, 1]})),
+    *(("BatchNormalization", "d s t m v", "e", {}), ("Relu", "e", "f", {})),
     ("MaxPool", "f", "p", {"kernel_shape": [2, 2], "strides": [2, 2]}),
     ("AveragePool", "p", "q", {"kernel_shape": [2, 2]}),
-    ("Flatten", "q", "r", {}),
-    ("Gemm", "r g h", "o", {"transB": 1}),
-    ("Clip", "o low high", "y", {}),
-]
-MOVES: list[Node] = [
-    ("Shape", "x", "a", {}),
-    ("Gather", "a zero", "n", {}),
-    ("Constant", "", "k", {"value_ints": [-1]}),
-    ("Concat", "n k", "s", {"axis": 0}),
-    ("Reshape", "x s", "r", {}),
-    ("Slice", "r i j", "t", {}),
-    ("Pad", "t p", "u", {}),
-    ("Split", "u q", "v w", {"axis": 1}),
-    ("Max", "v w", "z", {}),
-    ("Transpose", "z", "e", {"perm": [1, 0]}),
-    ("Unsqueeze", "e i", "f", {}),
-    ("ReduceMean", "f", "h", {"axes": [1]}),
-    ("Expand", "h m", "o", {}),
-    ("Sigmoid", "o", "y", {}),
-]
-MADE: list[Node] = [
-    ("Range", "zero three one", "a", {}),
-    ("Cast", "a", "c", {"to": 1}),
-    ("ConstantOfShape", "size", "d", {}),
-    ("Add", "c d", "e", {}),
-    ("Tile", "e two", "f", {}),
-    ("Reshape", "f square", "g", {}),
-    ("Where", "yes g g", "h", {}),
-    ("Trilu", "h", "t", {}),
-    ("MatMul", "x t", "i", {}),
-    ("Unsqueeze", "i two", "j", {}),
-    ("Squeeze", "j two", "k", {}),
-    ("Relu", "k", "y", {}),
-]
-
-
-def _nodes(rows: list[Node], **options: Any) -> list[Any]:
-    return [node(kind, inputs, outputs, **attributes, **options) for kind, inputs, outputs, attributes in rows]
-
-
-def _model(nodes: list[Any], shape: list[int], constants: dict[str, Any]) -> Any:
-    return model_of(nodes, single(constants), shape=shape)
+    *(("Flatten", "q", "r", {}), ("Gemm", "r g h", "o", {"transB": 1}), ("Clip", "o low high", "y", {})),
+)
+SHAPES = (
+    *(("Shape", "x", "a", {}), ("Gather", "a zero", "n", {}), ("Constant", "", "k", {"value_ints": [-1]})),
+    *(("Concat", "n k", "s", {"axis": 0}), ("Reshape", "x s", "r", {}), ("Slice", "r i j", "t", {})),
+    *(("Pad", "t p", "u", {}), ("Split", "u q", "v w", {"axis": 1}), ("Max", "v w", "z", {})),
+    *(("Transpose", "z", "e", {"perm": [1, 0]}), ("Unsqueeze", "e i", "f", {})),
+    *(("ReduceMean", "f", "h", {"axes": [1]}), ("Expand", "h m", "o", {}), ("Sigmoid", "o", "y", {})),
+)
+MADE = (
+    *(("Range", "zero three one", "a", {}), ("Cast", "a", "c", {"to": 1}), ("ConstantOfShape", "size", "d", {})),
+    *(("Add", "c d", "e", {}), ("Tile", "e two", "f", {}), ("Reshape", "f square", "g", {})),
+    *(("Where", "yes g g", "h", {}), ("Trilu", "h", "t", {}), ("MatMul", "x t", "i", {})),
+    *(("Unsqueeze", "i two", "j", {}), ("Squeeze", "j two", "k", {}), ("Relu", "k", "y", {})),
+)
 
 
 def onnx_seeds() -> list[bytes]:
@@ -70,19 +40,18 @@ def onnx_seeds() -> list[bytes]:
     rng = np.random.default_rng(0)
     image = {name: np.abs(rng.standard_normal(2)) for name in "bstmv"} | {"low": -1.0, "high": 2.0, "c": 0.5}
     image |= {"w": rng.standard_normal((2, 1, 3, 3)), "g": rng.standard_normal((3, 2)), "h": np.ones(3)}
-    moves = {"zero": [0], "i": [0], "j": [9], "p": [0, 1, 0, 1], "q": [4, 4], "m": [1, 1, 2]}
+    shapes = {"zero": [0], "i": [0], "j": [9], "p": [0, 1, 0, 1], "q": [4, 4], "m": [1, 1, 2]}
     made = {"zero": 0, "three": 3, "one": 1, "size": [3], "two": [2], "square": [3, 2], "yes": np.ones((3, 2), bool)}
-    function = _model(_nodes([("F", "x", "y", {})], domain="local"), [1, 3], {})
-    body = _nodes([("Relu", "a", "t", {}), ("Elu", "t", "b", {})])
+    cases = (IMAGE, image, [1, 1, 4, 4]), (SHAPES, shapes, [1, 2, 3]), (MADE, made, [1, 3])
+    models = [
+        model_of([node(kind, into, out, **given) for kind, into, out, given in rows], single(constants), shape=shape)
+        for rows, constants, shape in cases
+    ]
+    function = model_of([node("F", "x", "y", domain="local")])
+    body = [node("Relu", "a", "t"), node("Elu", "t", "b")]
     function.functions.append(helper.make_function("local", "F", ["a"], ["b"], body, [helper.make_opsetid("", 17)]))
     function.opset_import.append(helper.make_opsetid("local", 1))
-    models = [
-        _model(_nodes(IMAGE), [1, 1, 4, 4], image),
-        _model(_nodes(MOVES), [1, 2, 3], moves),
-        _model(_nodes(MADE), [1, 3], made),
-        function,
-        *(onnx_model(piece, 0) for piece in PIECES),
-    ]
+    models += [function, *(onnx_model(piece, 0) for piece in PIECES)]
     return [bytes(model.SerializeToString()) for model in models]
 
 
@@ -90,17 +59,21 @@ def change_onnx(rng: random.Random, data: bytes) -> bytes:
     """Fields of the message changed, swapped, removed or repeated."""
     import onnx
 
-    if rng.random() < 0.15:
-        return mangled(rng, data)
     model = onnx.ModelProto.FromString(data)
     for _ in range(rng.choice([1, 1, 2, 3])):
         places = list(_fields(model))
         message, field = rng.choice(places)
-        _change_field(rng, message, field, places)
+        value = getattr(message, field.name)
+        if field.is_repeated:
+            _change_list(rng, field, value, places)
+        elif field.type != field.TYPE_MESSAGE:
+            setattr(message, field.name, _scalar(rng, field, value, places))
+        elif rng.random() < 0.3:
+            message.ClearField(field.name)
     return bytes(model.SerializeToString())
 
 
-def _fields(message: Any) -> Any:
+def _fields(message: Any) -> Iterator[Any]:
     """Every field that is set, anywhere inside."""
     for field, value in message.ListFields():
         yield message, field
@@ -109,28 +82,17 @@ def _fields(message: Any) -> Any:
                 yield from _fields(part)
 
 
-def _change_field(rng: random.Random, message: Any, field: Any, places: Any) -> None:
-    value = getattr(message, field.name)
-    if field.is_repeated and len(value):
-        place, action = rng.randrange(len(value)), rng.randrange(4)
-        if action == 0:
-            del value[place]
-        elif action == 1:
-            value.append(value[rng.randrange(len(value))])
-        elif field.type == field.TYPE_MESSAGE:
-            one, two = type(value[place])(), type(value[place])()
-            other = rng.randrange(len(value))
-            one.CopyFrom(value[place])
-            two.CopyFrom(value[other])
-            value[place].CopyFrom(two)
-            value[other].CopyFrom(one)
-        else:
-            value[place] = _scalar(rng, field, value[place], places)
+def _change_list(rng: random.Random, field: Any, values: Any, places: Any) -> None:
+    """One entry of a repeated field removed, repeated at the end, or made equal to another."""
+    place, action = rng.randrange(len(values)), rng.randrange(3)
+    if action == 0:
+        del values[place]
+    elif action == 1:
+        values.append(values[rng.randrange(len(values))])
     elif field.type == field.TYPE_MESSAGE:
-        if rng.random() < 0.3:
-            message.ClearField(field.name)
-    elif not field.is_repeated:
-        setattr(message, field.name, _scalar(rng, field, value, places))
+        values[place].CopyFrom(values[rng.randrange(len(values))])
+    else:
+        values[place] = _scalar(rng, field, values[place], places)
 
 
 def _scalar(rng: random.Random, field: Any, value: Any, places: Any) -> Any:
@@ -140,7 +102,7 @@ def _scalar(rng: random.Random, field: Any, value: Any, places: Any) -> Any:
         names = ["Clip", "Add", "Mul", "MatMul", "Cast", "Tile", "ConstantOfShape", "Range", "If", "Loop", "Erf"]
         return rng.choice([*others, *names, *(text for text in TEXTS if "\0" not in text)])
     if isinstance(value, bytes):
-        return mangled(rng, value, 1)
+        return mangled(rng, value)
     if isinstance(value, float):
         return rng.choice([0.0, 1.0, -1.0, 1e30, 3.4e38, float("nan"), float("inf"), 1e-40])
     if field.enum_type is not None:

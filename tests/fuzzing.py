@@ -1,4 +1,4 @@
-"""A mutator for every kind of file that is read, and a process that reads the mutants under limits.
+"""A table of every kind of file that is read, and a process that reads mutants of them under limits.
 
 Run as ``python fuzzing.py READER SEED COUNT FOLDER``: reads that many mutants, one after the other, and prints how many
 were read and refused. Anything else that happens ends it: another exception, a crash, too much memory, or a case that
@@ -19,20 +19,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import fuzz_files as files
 import lipcert as lc
-from fuzz_arrays import change_mat, change_nnet, change_npz, mat_seeds, nnet_seeds, npz_seeds, read_npz
+from fuzz_bytes import mangled
 from fuzz_onnx import change_onnx, onnx_seeds
-from fuzz_records import (
-    certificate_seeds,
-    change_certificate,
-    change_csv,
-    change_sqlite,
-    csv_seeds,
-    read_certificate,
-    read_csv,
-    read_sqlite,
-    sqlite_seeds,
-)
+from lipcert.questions.campaign.data import read_points
+from lipcert.questions.campaign.results import export, summarise
 
 MEMORY = 3 * 2**30
 """Bytes that reading one small file may need on top of what the process has."""
@@ -43,26 +35,49 @@ SECONDS = 120
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of file: its suffix, some good files, ways to change one, and what reads it."""
+    """A kind of file: its suffix, some good files, what changes their meaning, and what reads it."""
 
     suffix: str
     seeds: Callable[[], list[bytes]]
-    change: Callable[[random.Random, bytes], bytes]
+    change: files.Change
     read: Callable[[Path], Any]
 
+    def mutant(self, rng: random.Random, data: bytes) -> bytes:
+        """Bytes that are changed anyhow, or a meaning, or both."""
+        sort = rng.random()
+        data = data if sort < 0.2 else self.change(rng, data)
+        return mangled(rng, data) if sort < 0.3 else data
 
-def read_load(path: Path) -> Any:
-    return lc.load(path)
+
+def read_arrays(path: Path) -> Any:
+    try:
+        return lc.load(path, "relu")
+    except lc.LipcertError:
+        return lc.load(path)
+
+
+def read_results(path: Path) -> Any:
+    results = lc.Results.read(path)
+    for suffix in (".csv", ".json"):
+        export(results, path.with_suffix(suffix))
+    return summarise(results)
 
 
 KINDS = {
-    "npz": Kind(".npz", npz_seeds, change_npz, read_npz),
-    "mat": Kind(".mat", mat_seeds, change_mat, read_npz),
-    "nnet": Kind(".nnet", nnet_seeds, change_nnet, read_load),
-    "onnx": Kind(".onnx", onnx_seeds, change_onnx, read_load),
-    "certificate": Kind(".lip", certificate_seeds, change_certificate, read_certificate),
-    "sqlite": Kind(".sqlite", sqlite_seeds, change_sqlite, read_sqlite),
-    "csv": Kind(".csv", csv_seeds, change_csv, read_csv),
+    "npz": Kind(".npz", files.npz_seeds, files.change_npz, read_arrays),
+    "mat": Kind(".mat", files.mat_seeds, files.change_mat, read_arrays),
+    "nnet": Kind(".nnet", files.nnet_seeds, files.change_cells, lc.load),
+    "onnx": Kind(".onnx", onnx_seeds, change_onnx, lc.load),
+    "certificate": Kind(
+        ".lip", files.certificate_seeds, files.change_certificate, lambda path: repr(lc.Certificate.load(path))
+    ),
+    "sqlite": Kind(".sqlite", files.sqlite_seeds, files.change_sqlite, read_results),
+    "csv": Kind(
+        ".csv",
+        files.csv_seeds,
+        files.change_cells,
+        lambda path: read_points(path, lc.Network.from_weights(files.W)),
+    ),
 }
 
 
@@ -90,7 +105,7 @@ def main(reader: str, seed: int, count: int, folder: Path) -> None:
     rng = random.Random(f"{reader} {seed}")
     counts = {"read": 0, "refused": 0}
     for case in range(count):
-        path.write_bytes(kind.change(rng, rng.choice(seeds)))
+        path.write_bytes(kind.mutant(rng, rng.choice(seeds)))
         signal.alarm(SECONDS)
         try:
             kind.read(path)

@@ -15,7 +15,8 @@ import lipcert as lc
 from attack.draw import extreme, leaky, like, plain, region, rescaled, sizes, some
 from attack.log import Log
 from attack.points import steepest
-from fuzz_documents import mutated, rewritten, signed
+from fuzz_bytes import mangled
+from fuzz_documents import rewritten, signed
 from lipcert.answers.certificate import Certificate
 from lipcert.kernel.cover import Tree
 from lipcert.kernel.hints import Hints, Linear, Lipschitz, Part
@@ -203,7 +204,7 @@ def _mutant(rng: np.random.Generator, text: str) -> bytes:
     """Bytes changed, or fields changed under a checksum that fits."""
     chance = random.Random(int(rng.integers(2**31)))
     if chance.random() < 0.3:
-        return mutated(chance, text.encode())
+        return mangled(chance, text.encode())
     document = json.loads(text)
     return json.dumps(signed(rewritten(chance, document["content"]), document["kind"])).encode()
 

@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 import lipcert as lc
-from fuzz_documents import mutated, rewritten, signed
+from fuzz_bytes import mangled
+from fuzz_documents import rewritten, signed
 from lipcert.answers.radius import CertifiedRadius
 from lipcert.answers.reach import Reach
 from lipcert.errors import InvalidInput, ProofFailed, UnreadableCertificate
@@ -177,7 +178,7 @@ def test_fuzz(case: str, share: int, tmp_path: Path) -> None:
     outcomes = {"unreadable": 0, "refused": 0, "proved": 0}
     for _ in range(50 * share):
         if rng.random() < 0.3:
-            file.write_bytes(mutated(rng, text))
+            file.write_bytes(mangled(rng, text))
         else:
             file.write_text(json.dumps(signed(rewritten(rng, stored["content"]), stored["kind"])), encoding="utf-8")
         try:
