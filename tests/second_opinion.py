@@ -9,16 +9,17 @@ from lipcert import audit
 from lipcert.errors import ProofFailed
 
 
-def proved(network: lc.Network, claim: Any) -> Any:
-    """What ball arithmetic proves of an answer by itself, whatever the checker says; or ProofFailed."""
+def refusal(network: lc.Network, claim: Any) -> str:
+    """Why ball arithmetic by itself, whatever the checker says, does not prove an answer; empty if it does."""
     kinds = {lc.Reach: audit.verify_reach, lc.Sensitivity: audit.verify_sensitivity}
-    return {**kinds, lc.CertifiedRadius: audit.verify_radius}.get(type(claim), audit.verify)(network, claim)
+    verify: Any = {**kinds, lc.CertifiedRadius: audit.verify_radius}.get(type(claim), audit.verify)
+    try:
+        verify(network, claim)
+    except ProofFailed as error:
+        return str(error)
+    return ""
 
 
 def refused(network: lc.Network, claim: Any) -> bool:
     """Whether ball arithmetic by itself does not prove an answer."""
-    try:
-        proved(network, claim)
-    except ProofFailed:
-        return True
-    return False
+    return bool(refusal(network, claim))

@@ -30,14 +30,11 @@ CASES: list[tuple[Callable[[], object], str]] = [
     (lambda: build([]), r"weights is empty: a network needs at least one layer"),
     (lambda: build([EYE, [[1.0, NAN]]]), r"weight of layer 2 must be finite, got 1 NaN or infinite"),
     (lambda: build([[[INF, 1.0]]]), r"weight of layer 1 must be finite, got 1"),
-    (lambda: build([sparse.csr_array(np.array([[1j]]))]), r"must be real numbers"),
     (lambda: build([EYE, sparse.csr_array(np.array([[NAN, 1.0]]))]), r"weight of layer 2 must be finite"),
     (lambda: build([EYE], [[0.0, NAN]]), r"bias of layer 1 must be finite, got 1"),
-    (lambda: build([[["a", "b"]]]), r"weight of layer 1 must be real numbers, got list"),
     (lambda: build([np.array([[1j]])]), r"weight of layer 1 must be real numbers, got ndarray of complex"),
     (lambda: build([[[1.0], [1.0, 2.0]]]), r"weight of layer 1 must be numbers"),
     (lambda: build([np.zeros((0, 3))]), r"layer 1 must be a matrix .*got shape \(0, 3\)"),
-    (lambda: build([sparse.csr_array((0, 3))]), r"layer 1 must be a matrix .*\(0, 3\)"),
     (lambda: build([[1.0, 2.0]]), r"must be a matrix \(outputs, inputs\), got shape \(2,\)"),
     (
         lambda: build([np.ones((4, 3)), np.ones((2, 5))]),
@@ -62,14 +59,11 @@ CASES: list[tuple[Callable[[], object], str]] = [
     ),
     (lambda: NET(np.zeros(4)), r"x must have 3 numbers.*got shape \(4,\)"),
     (lambda: NET([0.0, NAN, 0.0]), r"x must be finite"),
-    (lambda: NET.jacobian(np.zeros((2, 2))), r"x must have 3 numbers.*got shape \(2, 2\)"),
     (lambda: NET.slice(2, 1), r"0 <= p < i <= 3, got \(2, 1\)"),
     (lambda: NET.select(inputs=[3]), r"inputs must be indices from 0 to 2.*got \[3\]"),
     (lambda: NET.select(outputs=[1, 1]), r"outputs must not repeat an index; got \[1, 1\]"),
     (lambda: lc.Ball([0.0], -1.0), r"radius must be at least 0, got -1.0"),
     (lambda: lc.Ball([0.0], NAN), r"radius must be finite"),
-    (lambda: lc.Ball([0.0], INF), r"radius must be finite"),
-    (lambda: lc.Ball([0.0, NAN], 1.0), r"center must be finite, got 1"),
     (lambda: lc.Ball("here", 1.0), r"center must be real numbers, got 'here'"),
     (lambda: lc.Ball([0.0, 1.0], [1.0, 2.0]), r"radius must be one number.*got shape \(2,\)"),
     (lambda: lc.Box([0.0, 2.0], [1.0, 1.0]), r"at index \[1\] lower is 2.0, upper is 1.0"),
@@ -89,50 +83,26 @@ CASES: list[tuple[Callable[[], object], str]] = [
     (lambda: ANY.certify(NET, None, lc.Scalar), r"must be a value, not a class; write Scalar\(\)"),
     (lambda: ANY.certify(NET, None, lc.Scalar(), enclosures=[]), r"enclosures is empty; give at least"),
     (lambda: ANY.certify(NET, None, lc.Scalar(), inputs=[0, 7]), r"inputs must be indices from 0 to 2"),
-    (lambda: ANY.certify(NET, None, lc.Scalar(), outputs=[-1]), r"outputs must be indices from 0 to 1"),
     (lambda: ANY.certify(NET, None, lc.Scalar(), outputs=[]), r"outputs must be indices.*at least one"),
-    (lambda: ANY.certify(NET, None, lc.Scalar(), inputs=[0.5]), r"inputs must be indices"),
-    (lambda: ANY.certify(NET, None, lc.Scalar(), inputs="all"), r"inputs must be indices"),
     (lambda: ANY.certify(NET, None, lc.Scalar(), layers=(1, 9)), r"layers must be \(p, i\).*got \(1, 9\)"),
-    (lambda: ANY.certify(NET, None, lc.Scalar(), layers=2), r"layers must be \(p, i\).*got 2"),
     (lambda: ANY.certify(NET, lc.Ball(np.zeros((2, 3)), 1.0), lc.Scalar()), r"one region"),
-    (lambda: ANY.lower_bound(NET, 0.5), r"region must be a Ball, Box or Everywhere, got float"),
-    (
-        lambda: ANY.lower_bound(NET, lc.Ball([0.0], 1.0)),
-        r"center must have 3 numbers, as the network has inputs; got shape \(1,\)",
-    ),
-    (lambda: ANY.lower_bound(NET, lc.Ball(np.zeros((2, 3)), 1.0)), r"one region"),
     (lambda: ANY.Network.from_weights(None), "weights must be a list"),
-    (lambda: ANY.Network.from_weights(3), "weights must be a list"),
     (lambda: ANY.Network.from_weights([[[1.0]]], 3), "biases must be a list"),
-    (lambda: ANY.Network.from_weights([[[1.0]], [[1.0]]], activation=3), "activation must be a list"),
     (lambda: ANY.Network.from_weights([[[10**400]]]), "weight of layer 1 must be"),
     (lambda: ANY.Network.from_weights([np.ma.array([[1.0]], mask=[[True]])]), "masked"),
     (lambda: ANY.certify(SMALL, UNIT, inputs=np.ma.array([0, 1], mask=[False, True])), "inputs .*masked"),
-    (lambda: ANY.certify(SMALL, UNIT, layers=("a", "b")), "layers must be"),
     (lambda: ANY.certify(SMALL, UNIT, enclosures=[3]), "enclosures must be values"),
-    (lambda: ANY.lower_bound(SMALL, None), "region must be a Ball, Box or Everywhere"),
     (lambda: ANY.lower_bound(SMALL, UNIT, samples=10**400), "samples must be a whole number"),
-    (lambda: ANY.lower_bound(SMALL, UNIT, samples=-1), "samples must be a whole number"),
-    (lambda: ANY.sensitivity(SMALL, 3), "region must be"),
     (lambda: ANY.verify(SMALL, 3), "a Network and an answer"),
-    (lambda: ANY.verify(3, 3), "a Network and an answer"),
     (lambda: ANY.certified_radius(SMALL, [0.0, 1.0], label="a"), "label must be from 0 to 1"),
-    (lambda: ANY.certified_radius(SMALL, [0.0, 1.0], label=0.5), "label must be from 0 to 1"),
     (lambda: ANY.certified_radius(SMALL, [0.0, 1.0], radii="a"), "radii must be"),
-    (lambda: ANY.certified_radius(SMALL, [0.0, 1.0], radii=[[0.1, 0.2]]), "radii must be"),
     (lambda: ANY.certified_radius(SMALL, [0.0, 1.0], tolerance="x"), "tolerance must be"),
     (lambda: ANY.certified_radius(SMALL, [0.0, 1.0], method="x"), "'x' is unknown; known are trivial"),
     (lambda: ANY.certified_radius(3, [0.0, 1.0]), "network must be"),
-    (lambda: ANY.certify(SMALL, UNIT, inputs=[[0, 1]]), "inputs must be indices"),
     (lambda: ANY.certify(SMALL, UNIT, inputs=[[0], [0, 1]]), "inputs must be indices"),
-    (lambda: ANY.certify(SMALL, UNIT, inputs=object()), "inputs must be indices"),
-    (lambda: ANY.certify(SMALL, UNIT, enclosures=3), "enclosures must be a list"),
     (lambda: ANY.certify(SMALL, UNIT, enclosures=[lc.Linear(-1)]), "depth must be"),
     (lambda: ANY.reach(SMALL, UNIT, enclosures=[lc.Linear(None, float("nan"))]), "tilt must be"),
-    (lambda: ANY.reach(SMALL, UNIT, 3), "method must be"),
     (lambda: ANY.reach(3, UNIT), "network must be"),
-    (lambda: ANY.reach(SMALL, UNIT, lc.ClosedForm(), enclosures=[3]), "enclosures must be values"),
     (lambda: ANY.sensitivity(SMALL, UNIT, inputs=0), "inputs must be a list"),
     (lambda: ANY.sensitivity(3, UNIT), "network must be"),
     (lambda: ANY.lower_bound(SMALL, UNIT, seed=-1), "seed must be"),
@@ -160,11 +130,6 @@ def test_radius_zero_at_a_kink_counts_both_sides() -> None:
     """The Lipschitz constant of a point is a limit of neighbourhoods: at a kink the steeper side counts."""
     net = build([[[1.0]], [[3.0]]])
     assert lc.certify(net, lc.Ball([0.0], 0.0), lc.Scalar()).bound == pytest.approx(3.0, rel=1e-5)
-
-
-def test_one_radius_and_whole_numbers_of_any_kind_will_do() -> None:
-    found = lc.certified_radius(SMALL, [0.0, -1.0], label=np.float64(0.0), radii=0.1)  # type: ignore[arg-type]
-    assert found.label == 0
 
 
 def test_regions_as_large_as_floats_raise_no_warning() -> None:
@@ -202,7 +167,3 @@ def test_a_region_without_dimension_has_no_samples() -> None:
     for region in (lc.Box(-1, 1), lc.Ball(0.0, 1.0)):
         with pytest.raises(lc.InvalidInput, match="does not say how many inputs there are"):
             region.sample(3, np.random.default_rng(0))
-
-
-def test_no_scale_is_the_default() -> None:
-    assert lc.LInf(scale=None) == lc.LInf()

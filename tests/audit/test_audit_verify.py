@@ -7,6 +7,7 @@ import base64
 import itertools
 import json
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache, partial
@@ -92,38 +93,31 @@ def lowest(network: Network, certificate: Certificate) -> float:
     return lc.lower_bound(network, certificate.region, samples=60, steps=4, starts=4).value
 
 
-def agrees(network: Network, certificate: Certificate) -> None:
-    """Both proofs, and what lies below them."""
+TREES = set(range(68)) - {56, 60}  # these two take too long for their tolerance
+AGAIN: list[tuple[Callable[[int], Case], set[int], set[int]]] = [
+    (by_sweeps, set(range(90)), set(range(0, 90, 4))),
+    (of_a_part, set(range(40)), set(range(12))),
+    (by_a_tree, TREES, {3, 6, 7, 9}),
+]
+"""How a case is made, which numbers there are, and which of them are quick."""
+
+
+@pytest.mark.parametrize(
+    ("make", "number"),
+    [
+        pytest.param(make, number, marks=() if number in quick else pytest.mark.slow)
+        for make, numbers, quick in AGAIN
+        for number in sorted(numbers)
+    ],
+)
+def test_certificates_are_proved_again(make: Callable[[int], Case], number: int) -> None:
+    """By both proofs; and what lies below them is attained."""
+    network, certificate = make(number)
     lower = lowest(network, certificate)
     lc.verify(network, certificate)
     assert lower <= lc.verify(network, certificate, exact=True) <= certificate.bound
     if lower > 0.0 and certificate.tree is None:
         assert refused(network, replace(certificate, bound=lower * (1.0 - 1e-6)))
-
-
-@pytest.mark.parametrize(
-    "number", [pytest.param(number, marks=pytest.mark.slow if number % 4 else ()) for number in range(90)]
-)
-def test_sweeps_are_proved_again(number: int) -> None:
-    agrees(*by_sweeps(number))
-
-
-@pytest.mark.parametrize(
-    "number", [pytest.param(number, marks=pytest.mark.slow if number >= 12 else ()) for number in range(40)]
-)
-def test_parts_are_proved_again(number: int) -> None:
-    agrees(*of_a_part(number))
-
-
-QUICK_TREES = {3, 6, 7, 9}
-SLOW_TREES = set(range(68)) - QUICK_TREES - {56, 60}  # these two take too long for their tolerance
-
-
-@pytest.mark.parametrize(
-    "number", [*sorted(QUICK_TREES), *(pytest.param(k, marks=pytest.mark.slow) for k in sorted(SLOW_TREES))]
-)
-def test_trees_are_proved_again(number: int) -> None:
-    agrees(*by_a_tree(number))
 
 
 @pytest.mark.parametrize("row", ROWS, ids=ROW_LABELS)
@@ -274,22 +268,6 @@ def test_finding_10_a_piece_that_meets_a_tiny_ball_is_not_empty() -> None:
     network, claim = meets_a_tiny_ball()
     assert lc.verify(network, claim, exact=True) >= 1.0
     assert refused(network, replace(claim, bound=2.3e-141))
-
-
-@pytest.mark.parametrize("power", [60, 300, 480])
-def test_powers_of_two_that_cancel_change_nothing(power: int) -> None:
-    """A relu network whose layers are scaled up and down is the same function."""
-    plain = random_network(0, (3, 8, 8, 2), "relu", gain=2.5)
-    scale = 2.0**power
-    (one, two, three), biases = ([getattr(layer, x) for layer in plain.layers] for x in ("weight", "bias"))
-    scaled = [one * scale, two / scale / scale, three * scale]
-    network = Network.from_weights(scaled, [biases[0] * scale, biases[1] / scale, biases[2]])
-    certificate = lc.certify(plain, lc.Ball([0.1, 0.2, 0.3], 1.0), lc.ClosedForm())
-    powers = np.array([power, -power])
-    sweeps = tuple(replace(s, exponents=tuple((s.exponents + powers).tolist())) for s in certificate.sweeps)
-    moved = replace(certificate, network=network.digest, sweeps=sweeps)
-    found = [lc.verify(net, cert, exact=True) for net, cert in ((plain, certificate), (network, moved))]
-    assert found[0] == pytest.approx(found[1], rel=1e-13)
 
 
 def test_hints_that_are_no_good_are_refused_in_our_own_words() -> None:

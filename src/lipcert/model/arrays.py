@@ -86,7 +86,7 @@ def indices(name: str, value: Iterable[int] | None, size: int) -> Array:
     if value is None:
         return np.arange(size)
     try:
-        picked = np.atleast_1d(np.asarray(list(value) if not np.isscalar(value) else value))
+        picked = np.atleast_1d(np.asarray(value if np.isscalar(value) or np.ma.is_masked(value) else list(value)))
     except (TypeError, ValueError):
         picked = np.zeros(0)
     whole = picked.ndim == 1 and picked.size > 0 and picked.dtype.kind in "iu" and not np.ma.is_masked(value)
