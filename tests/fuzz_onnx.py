@@ -12,21 +12,23 @@ from attack.importers import PIECES, onnx_model
 from fuzz_bytes import NUMBERS, TEXTS, mangled
 from onnx_graphs import model_of, node, single
 
-IMAGE = (
+Row = tuple[str, str, str, dict[str, Any]]
+
+IMAGE: tuple[Row, ...] = (
     *(("Sub", "x c", "a", {}), ("Conv", "a w b", "d", {"pads": [1, 1, 1, 1]})),
     *(("BatchNormalization", "d s t m v", "e", {}), ("Relu", "e", "f", {})),
     ("MaxPool", "f", "p", {"kernel_shape": [2, 2], "strides": [2, 2]}),
     ("AveragePool", "p", "q", {"kernel_shape": [2, 2]}),
     *(("Flatten", "q", "r", {}), ("Gemm", "r g h", "o", {"transB": 1}), ("Clip", "o low high", "y", {})),
 )
-SHAPES = (
+SHAPES: tuple[Row, ...] = (
     *(("Shape", "x", "a", {}), ("Gather", "a zero", "n", {}), ("Constant", "", "k", {"value_ints": [-1]})),
     *(("Concat", "n k", "s", {"axis": 0}), ("Reshape", "x s", "r", {}), ("Slice", "r i j", "t", {})),
     *(("Pad", "t p", "u", {}), ("Split", "u q", "v w", {"axis": 1}), ("Max", "v w", "z", {})),
     *(("Transpose", "z", "e", {"perm": [1, 0]}), ("Unsqueeze", "e i", "f", {})),
     *(("ReduceMean", "f", "h", {"axes": [1]}), ("Expand", "h m", "o", {}), ("Sigmoid", "o", "y", {})),
 )
-MADE = (
+MADE: tuple[Row, ...] = (
     *(("Range", "zero three one", "a", {}), ("Cast", "a", "c", {"to": 1}), ("ConstantOfShape", "size", "d", {})),
     *(("Add", "c d", "e", {}), ("Tile", "e two", "f", {}), ("Reshape", "f square", "g", {})),
     *(("Where", "yes g g", "h", {}), ("Trilu", "h", "t", {}), ("MatMul", "x t", "i", {})),

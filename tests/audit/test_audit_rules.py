@@ -50,10 +50,11 @@ def test_norms_and_units(activation: str) -> None:
         if found.region.bounded:
             lower = lc.lower_bound(network, found.region, samples=40, steps=4, starts=3, **ends)
             assert refused(network, replace(found, bound=lower.value * (1.0 - 1e-6)))
-    for part in (
+    parts: list[dict[str, Any]] = [
         {"inputs": [0, 2], "outputs": [1], "input_norm": lc.LInf(scale=(1.0, 2.0))},
         {"layers": (1, 3), "input_norm": lc.LInf(), "output_norm": lc.L1()},
-    ):
+    ]
+    for part in parts:
         found = lc.certify(network, REGIONS[0], lc.Scalar(), **part)
         assert lc.verify(network, found, exact=True) <= found.bound
         assert refused(network, replace(found, bound=0.99 * found.bound))
