@@ -57,7 +57,7 @@ def read_module(
         entry = next((node for node in module.graph.nodes if node.name in module.graph_signature.user_inputs), None)
         input_shape = _shape(entry, first=1) if input_shape is None and entry is not None else input_shape
         with silent():
-            module = _functional(module, harmless=()).module(check_guards=False)
+            module = functional(module, harmless=()).module(check_guards=False)
     module = checks.in_single(checks.unwrapped(module))
     given = _given(module, fixed, output)
     checks.inspect(module)
@@ -268,7 +268,7 @@ def _exported(module: _Given, shape: tuple[int, ...]) -> _Exported:
         with silent(), torch.no_grad():
             example = torch.zeros(shape, dtype=dtype, device=module.place)
             program = torch.export.export(module, (example,), strict=False)
-            functional = _functional(program)
+            whole = functional(program)
     except LipcertError:
         raise
     except Exception as error:  # an export runs the module's own code, which may fail in any way
@@ -277,10 +277,10 @@ def _exported(module: _Given, shape: tuple[int, ...]) -> _Exported:
             " values of tensors, nor hand them to Python or numpy: write choices with relu, clamp, abs or maximum, or"
             " load the part of the module that does not decide"
         ) from error
-    signature, graph = functional.graph_signature, functional.graph_module
+    signature, graph = whole.graph_signature, whole.graph_module
     changed = [s for s in signature.output_specs if s.kind.name in ("BUFFER_MUTATION", "PARAMETER_MUTATION")]
     checks.refuse_changes(spec.target.removeprefix("model.") for spec in changed)
-    kept = {**functional.constants, **functional.state_dict}
+    kept = {**whole.constants, **whole.state_dict}
     state = {s.arg.name: kept[s.target].detach() for s in signature.input_specs if s.kind.name != "USER_INPUT"}
     result = next(node.args[0][-1] for node in graph.graph.nodes if node.op == "output")
     return _Exported(program.module(check_guards=False), graph, result, state, shape, dtype, module.place)
@@ -315,7 +315,7 @@ APART = ("rnn_tanh", "rnn_relu", "rnn_tanh_cell", "rnn_relu_cell", "einsum", "ou
 """Operations that PyTorch writes with simpler ones."""
 
 
-def _functional(program: Any, harmless: Sequence[str] = ("detach_",)) -> Any:
+def functional(program: Any, harmless: Sequence[str] = ("detach_",)) -> Any:
     """The program without operations in place, and with some taken apart; all else stays whole."""
     targets = [node.target for node in program.graph.nodes if node.op == "call_function"]
     apart = [target for target in targets if name_of(target) in APART]
