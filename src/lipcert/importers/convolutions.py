@@ -92,7 +92,7 @@ def _convolution(
 
 def _sample(after: tuple[int, tuple[int, ...]]) -> Array:
     """The rows of all channels at places near the edges and the middle, which see all of a kernel."""
-    near = [np.unique(np.clip(np.add.outer([1, m // 2, m - 2], [-1, 0, 1]), 0, m - 1)) for m in after[1]]
+    near = [np.unique(np.minimum([0, m // 2, m // 2 + 1, m - 1], m - 1)) for m in after[1]]
     places = np.ravel_multi_index(np.ix_(*near), after[1]).ravel()
     return np.add.outer(math.prod(after[1]) * np.arange(after[0]), places).ravel()
 

@@ -196,29 +196,33 @@ def at_kinks(network: Network, tests: Array, rng: np.random.Generator) -> Array:
     For neurons drawn at random, all of them where they are few, the smallest two of the given points are sought between
     which the pre-activation crosses a kink, and the crossing is bisected.
     """
-    tests = tests[:: -(-len(tests) // _rows(network))]
+    work = sum(cost(layer) for layer in network.layers)
+    tests = tests[:: -(-len(tests) // min(_rows(network), max(_FEWEST, int(_WORK / work))))]
     size = np.abs(tests).max(axis=1)
     tests = tests[np.argsort(np.where(size == 0.0, np.inf, size), kind="stable")]
-    kinks = [
-        (place, int(neuron), float(value))
+    parts = [
+        (np.full(index.size, place), index, np.broadcast_to(knot, index.shape))
         for place, layer in enumerate(network.layers)
         for row, index in (layer.neurons.groups if layer.neurons else ())
         for knot in (row.knots(np.zeros(index.size)) if row.row.kinks else ())
-        for neuron, value in zip(index, np.broadcast_to(knot, index.shape), strict=True)
     ]
-    limit = int(np.clip(_KINK_WORK / (120.0 * sum(cost(layer) for layer in network.layers)), 2, _MOST_KINKS))
-    chosen = [kinks[k] for k in rng.permutation(len(kinks))] if len(kinks) > limit else kinks
+    places, neurons, knots = map(np.concatenate, zip(*parts, strict=True)) if parts else np.zeros((3, 0))
+    limit = int(np.clip(_KINK_WORK / (120.0 * work), 2, _MOST_KINKS))
+    chosen = rng.permutation(knots.size) if knots.size > limit else np.arange(knots.size)
     found: list[tuple[Any, ...]] = []
     with np.errstate(all="ignore"):
         seen = network.preactivations(tests)
-        for layer, neuron, knot in chosen:
-            value = seen[layer][:, neuron] - knot
+        for k in chosen:
+            value = seen[places[k]][:, neurons[k]] - knots[k]
             below, above = (np.flatnonzero(side & np.isfinite(value)) for side in (value < 0.0, value >= 0.0))
-            if below.size and above.size and len(found) < limit:
-                found.append((layer, neuron, knot, tests[below[0]], tests[above[0]]))
+            if below.size and above.size:
+                found.append((k, tests[below[0]], tests[above[0]]))
+            if len(found) == limit:
+                break
         if not found:
             return np.zeros((0, network.inputs))
-        layers, neurons, knots, low, high = (np.array(part) for part in zip(*found, strict=True))
+        which, low, high = (np.array(part) for part in zip(*found, strict=True))
+        layers, neurons, knots = places[which], neurons[which], knots[which]
         before = network.slice(0, int(layers.max()) + 1)
         for _ in range(70):
             middle = 0.5 * low + 0.5 * high
