@@ -12,9 +12,8 @@ from flint import arb, fmpq
 
 import lipcert as lc
 from attack.__main__ import main
-from attack.log import Log
 from attack.points import belongs, fractions, inside, steepest
-from attack.run import KINDS, run, table
+from attack.run import KINDS, run
 from attack.truth import Model, norm_is_below, stretch
 from exact import precision, rational
 from lipcert.errors import ProofFailed
@@ -161,11 +160,6 @@ def test_the_exit_code_and_the_seed_are_told(
     assert told.startswith("seed 20\n")
     assert "VIOLATION: the lower bound is" in told
     assert "python -m attack --seed 20 --kinds lower --case 1" in told
-
-
-def test_the_table_adds_up() -> None:
-    logs = [Log("ties", cases=3, answers=2), Log("reach", cases=4, checks=5)]
-    assert table(logs).splitlines()[-1].split() == ["all", "7", "2", "0", "5", "0"]
 
 
 def test_directions_decide_the_side_of_a_kink() -> None:

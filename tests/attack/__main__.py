@@ -15,14 +15,10 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=None, help="default: a new one")
     parser.add_argument("--kinds", nargs="*", choices=sorted(KINDS), default=None, help="default: all")
     parser.add_argument("--case", type=int, default=None, help="only this case of each kind")
-    parser.add_argument(
-        "--stored", action="store_true", help="weights are the stored ones; default: any within 2^-50 of them"
-    )
-    parser.add_argument("--most", type=int, default=10, help="print at most so many violations of a kind")
     given = parser.parse_args()
     seed = secrets.randbelow(2**31) if given.seed is None else given.seed
     print(f"seed {seed}", flush=True)
-    logs = run(given.kinds or list(KINDS), seed, given.seconds, given.case, not given.stored, given.most)
+    logs = run(given.kinds or list(KINDS), seed, given.seconds, given.case)
     print(table(logs))
     print(f"seed {seed}")
     return int(any(log.violations for log in logs))

@@ -43,7 +43,7 @@ Case = tuple[Network, Region]
 def scales(rng: np.random.Generator, log: Log) -> None:
     """Weights, biases, centres and radii of any size a float can have."""
     net, where = some(rng, _rescaled, _scalar, _scattered)(rng)
-    witness = steepest(net, where, rng, 8, log.perturbed)
+    witness = steepest(net, where, rng, 8, perturbed=True)
     log.certified(method(rng), witness, again=None, net=net, region=where)
 
 

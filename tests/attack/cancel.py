@@ -22,7 +22,7 @@ def cancel(rng: np.random.Generator, log: Log) -> None:
     """One cancelling chain: a sweep and trees over it, sometimes another method."""
     net, region = _chain(rng)
     net = sparsely(net) if rng.random() < 0.1 else net
-    witness = steepest(net, region, rng, 2, log.perturbed)
+    witness = steepest(net, region, rng, 2, perturbed=True)
     slow = rng.random() < 0.1
     cert = log.certified(method(rng) if slow else "lc.ClosedForm()", witness, again=slow, net=net, region=region)
     if cert is None:

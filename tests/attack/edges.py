@@ -6,7 +6,6 @@ checker that encloses the pre-activation a little too tightly takes the rectifie
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import replace
 from typing import Any
 
@@ -14,14 +13,13 @@ import numpy as np
 from flint import arb, fmpq
 
 import lipcert as lc
-from attack.draw import extreme, leaky, like, method, some, strange
+from attack.draw import extreme, like, method, some, strange
 from attack.log import Log
-from attack.points import as_fraction, fractions, inside
+from attack.points import as_fraction, inside
 from attack.trees import forged, settled_tree
-from attack.truth import Model, Point, Witness, decided, jacobian, length, outputs, phi, rough, stretch
+from attack.truth import Model, Point, Witness, decided, phi, stretch
 from exact import precision, rational
 from lipcert.kernel.cover import Tree
-from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 from lipcert.model.regions import Region
 
@@ -31,12 +29,12 @@ Case = tuple[Network, Region, Point, Point]
 
 def edges(rng: np.random.Generator, log: Log) -> None:
     """One network, one method, one tree."""
-    drawn = some(rng, _scalar, _scalar, _linear)(rng)
+    drawn = _drawn(rng)
     if drawn is None:
         return
     net, where, x, d = drawn
     model = Model.of(net)
-    if log.perturbed and rng.random() < 0.5:
+    if rng.random() < 0.5:
         net = _shy(net)
     found = stretch(model, x, d) if inside(where, x) else None
     witness = None if found is None else Witness(x, d, found)
@@ -66,7 +64,7 @@ def _void(rng: np.random.Generator, net: Network) -> Tree:
     )
 
 
-def _scalar(rng: np.random.Generator) -> Case | None:
+def _drawn(rng: np.random.Generator) -> Case | None:
     """x → φ → ±φ + b → relu: b is such that the rectifier opens at one end of the interval only."""
     row, center = strange(rng)
     size = float(some(rng, 0.0, 1e-12, 1e-3, 0.5, 3.0)) * float(some(rng, 1.0, abs(center) + 1e-300))
@@ -109,68 +107,3 @@ def _just_above(value: arb) -> float | None:
             return near
         near = float(np.nextafter(near, np.inf))
     return None
-
-
-def _linear(rng: np.random.Generator) -> Case | None:
-    """Layers whose neurons are all on one side of their kinks, then a rectifier that opens at the edge only."""
-    d = int(rng.integers(1, 4))
-    size = float(some(rng, 1.0, 1.0, extreme(rng, -520, 300)))
-    center = size * rng.standard_normal(d) * float(some(rng, 0.0, 1.0, 100.0))
-    where = _region(rng, center, size * float(rng.uniform(0.1, 2.0)))
-    inner = _straight(rng, d, size + float(np.abs(center).max()))
-    model = Model.of(inner)
-    rows = jacobian(model, fractions(center))
-    x = None if rows is None else _edge(where, rows[0])
-    found = None if x is None else outputs(model, x)
-    bias = None if found is None or not found[0].is_finite() else _just_above(-found[0])
-    if rows is None or x is None or bias is None:
-        return None
-    weights = [*(layer.weight for layer in inner.layers), [[1.0]]]
-    biases = [*(layer.bias for layer in inner.layers[:-1]), [bias], None]
-    neurons = [*(layer.neurons for layer in inner.layers[:-1]), "relu"]
-    along = fractions(rough([rows[0]])[0])
-    return lc.Network.from_weights(weights, biases, neurons), where, x, along
-
-
-def _straight(rng: np.random.Generator, d: int, size: float) -> Network:
-    """An affine function to one number, in a few layers whose kinks are far away."""
-    sizes = [d, *(int(n) for n in rng.integers(1, int(some(rng, 4, 20)), int(rng.integers(1, 4)))), 1]
-    weights, biases, rows = [], [], []
-    for into, out in itertools.pairwise(sizes):
-        scale = float(some(rng, 1.0, 1.0, extreme(rng, -200, 200)))
-        weights.append(scale * rng.standard_normal((out, into)))
-        size *= scale * 5.0 * into
-        kind = some(rng, "identity", "on", "off")
-        rows.append({"identity": "identity", "on": "relu"}.get(kind, leaky(float(some(rng, 0.1, -0.5, 1e-30)))))
-        far = {"identity": 0.0, "on": 30.0, "off": -30.0}[kind]
-        biases.append(np.full(out, far * size))
-        size *= 1.0 + abs(far)
-    biases[-1][:] = 0.0
-    return lc.Network.from_weights(weights, biases, rows[:-1])
-
-
-def _region(rng: np.random.Generator, center: Array, radius: float) -> lc.Ball | lc.Box:
-    low, high = (center + sign * radius * rng.random(center.shape) for sign in (-1.0, 1.0))
-    return some(rng, lc.Ball(center, radius), lc.Box(low, high), lc.Ball(center, radius, clip=lc.Box(low, high)))
-
-
-def _edge(where: lc.Ball | lc.Box, a: list[arb]) -> Point | None:
-    """About the point of a region where a·x is largest, well inside by 2⁻⁵⁰ relatively."""
-    short = fmpq(2**50 - 1, 2**50)
-    if isinstance(where, lc.Box):
-        ends = zip(fractions(where.lower), fractions(where.upper), a, strict=True)
-        return [(p + q) / 2 + short * (q - p) / 2 * (1 if c > 0 else -1) for p, q, c in ends]
-    with precision(256):
-        norm, radius = length(a), rational(float(where.radius))
-        if not norm > 0:
-            return None
-        steps = [radius * as_fraction((c / norm).mid()) for c in a]
-    if where.clip is not None:  # clip(λ·step) for the λ that leads to the sphere
-        below, above = where.clip.lower - where.center, where.clip.upper - where.center
-        direction, low, high = np.array([float(c) for c in steps]), 0.0, 1e6
-        for _ in range(80):
-            rate = 0.5 * (low + high)
-            outside = np.linalg.norm(np.clip(rate * direction, below, above) / where.radius) >= 1.0
-            low, high = (low, rate) if outside else (rate, high)
-        steps = fractions(np.clip(low * direction, below, above))
-    return [m + short * u for m, u in zip(fractions(where.center), steps, strict=True)]

@@ -46,7 +46,6 @@ class Log:
     refusals: int = 0
     checks: int = 0
     seconds: float = 0.0
-    perturbed: bool = True
     violations: list[Violation] = field(default_factory=list)
     code: str = ""
 

@@ -28,7 +28,7 @@ def _convolutions(rng: np.random.Generator, log: Log) -> None:
     kernels = [size * rng.standard_normal((channels, 1, 3, 3)), rng.standard_normal((1, channels, 2, 3)) / size]
     net = lc.conv_stack(kernels, image=(3, 4), activation=some(rng, "relu", leaky(tilted(rng)), "tanh", "silu"))
     names: dict[str, Any] = {"net": net, "region": lc.Everywhere(), "Hints": Hints}
-    witness = steepest(net, names["region"], rng, 2, log.perturbed)
+    witness = steepest(net, names["region"], rng, 2, perturbed=True)
     cert = log.certified("lc.ClosedForm()", witness, again=None, **names)
     multipliers = size * size * 10.0 ** rng.uniform(-1, 4, channels)
     told = ("()", "(Hints((), (multipliers,), (0,)),)")
@@ -42,7 +42,7 @@ def _second_order(rng: np.random.Generator, log: Log) -> None:
     """A smooth network with too many inputs to cut."""
     net = plain(rng, (10, 3, 2, int(rng.integers(1, 3))), some(rng, "tanh", "silu", "softplus", "sin", "gelu"))
     where = lc.Ball(rng.standard_normal(10), float(some(rng, 0.05, 0.3, extreme(rng, -300, 3))))
-    log.certified("lc.Auto(np.inf, 1)", steepest(net, where, rng, 4, log.perturbed), again=None, net=net, region=where)
+    log.certified("lc.Auto(np.inf, 1)", steepest(net, where, rng, 4, perturbed=True), again=None, net=net, region=where)
 
 
 def _exactly(rng: np.random.Generator, log: Log) -> None:
@@ -53,7 +53,7 @@ def _exactly(rng: np.random.Generator, log: Log) -> None:
     cert = log.ask(f"lc.certify(net, region, {method})", net=net, region=where)
     if cert is not None:
         found = log.ask("lc.verify(net, replace(cert, bound=1.01 * cert.bound), exact=True)", net=net, cert=cert)
-        log.bound(found, steepest(net, where, rng, 8, log.perturbed))
+        log.bound(found, steepest(net, where, rng, 8, perturbed=True))
 
 
 def _counterexamples(rng: np.random.Generator, log: Log) -> None:

@@ -38,17 +38,14 @@ def run(
     seed: int,
     seconds: float,
     case: int | None = None,
-    perturbed: bool = True,
-    most: int = 10,
     cases: int | None = None,
 ) -> list[Log]:
-    """Attack until the time is up; print violations as they come, at most ``most`` of a kind.
+    """Attack until the time is up; print violations as they come, at most ten of a kind.
 
     The kind that has had the least of its share of the time is next. A case depends on the seed,
-    its kind and its number only. ``cases`` ends every kind after so many. If ``perturbed``, bounds must hold for every
-    network whose weights and biases are within 2⁻⁵⁰ of the given ones.
+    its kind and its number only. ``cases`` ends every kind after so many.
     """
-    logs = {name: Log(name, seed, perturbed=perturbed) for name in kinds}
+    logs = {name: Log(name, seed) for name in kinds}
     end = time.perf_counter() + seconds
     open_ = list(logs.values())
     while open_ and time.perf_counter() < end:
@@ -61,7 +58,7 @@ def run(
             KINDS[log.kind](rng, log)
         log.seconds += time.perf_counter() - started
         log.cases += 1
-        for found in log.violations[before:most]:
+        for found in log.violations[before:10]:
             print(found, flush=True)
         if case is not None or log.cases == cases:
             open_.remove(log)

@@ -28,7 +28,7 @@ def trees(rng: np.random.Generator, log: Log) -> None:
     """One network, one tree, verify."""
     net, where, first = some(rng, _natural, _natural, _tiny, _sliver, _barely)(rng)
     cert = log.ask("lc.certify(net, region, lc.ClosedForm())", net=net, region=where) if rng.random() < 0.4 else None
-    witness = steepest(net, where, rng, 10, log.perturbed)
+    witness = steepest(net, where, rng, 10, perturbed=True)
     if cert is None:
         cert = forged(net, where)
     else:
@@ -85,17 +85,16 @@ def _barely(rng: np.random.Generator) -> Case:
     return net, lc.Box([-1.0], [edge]) if rng.random() < 0.5 else lc.Ball([edge - 0.25], 0.25), settled_tree([])
 
 
-def random_tree(rng: np.random.Generator, net: Network, where: Region, cuts: int | None = None) -> Tree:
+def random_tree(rng: np.random.Generator, net: Network, where: Region) -> Tree:
     """A tree of a few random cuts."""
-    cuts = int(some(rng, 0, 0, 1, 1, 2, 5)) if cuts is None else cuts
-    count = 2 * cuts + 1
+    count = 2 * int(some(rng, 0, 0, 1, 1, 2, 5)) + 1
     layer, index = np.full(count, LEAF), np.zeros(count, dtype=int)
     value, child = np.zeros(count), np.zeros(count, dtype=int)
-    boxes = {0: _box(where)}
-    open_, after = [0], 1
-    for _ in range(cuts):
+    (low, high), open_ = _box(where), [0]
+    for after in range(1, count, 2):
         node = open_.pop(int(rng.integers(len(open_))))
-        low, high = (np.array(side) for side in boxes[node])
+        child[node] = after
+        open_ += [after, after + 1]
         if rng.random() < 0.5:
             axis = int(rng.integers(net.inputs))
             share = float(some(rng, 0.0, 1.0, 0.5, rng.random(), rng.random()))
@@ -105,22 +104,11 @@ def random_tree(rng: np.random.Generator, net: Network, where: Region, cuts: int
             which = int(rng.integers(net.depth - 1))
             layer[node], index[node] = which, int(rng.integers(net.layers[which].size))
             value[node] = float(some(rng, 0.0, rng.normal(), rng.normal() * extreme(rng, -600, 300)))
-            axis, at = -1, 0.0
-        child[node] = after
-        for k in (0, 1):
-            sides = low.copy(), high.copy()
-            if axis >= 0:
-                sides[1 - k][axis] = at
-            boxes[after + k] = sides
-            open_.append(after + k)
-        after += 2
     void = rng.choice(open_, int(rng.integers(0, min(3, len(open_)) + 1)), replace=False)
     neurons = sum(net.sizes[1:-1])
-    columns = [
-        (int(node), int(rng.integers(neurons)), _weight(rng)) for node in void for _ in range(int(rng.integers(1, 4)))
-    ]
-    nodes, which_neuron, weight = (np.array(column) for column in zip(*columns)) if columns else (np.zeros(0, int),) * 3
-    return Tree(layer, index, value, child, _MOST, nodes.astype(int), which_neuron.astype(int), weight.astype(float))
+    nodes = np.repeat(void, rng.integers(1, 4, len(void))).astype(int)
+    weight = rng.standard_normal(len(nodes)) * [float(some(rng, 1.0, 1.0, extreme(rng, -900, 900))) for _ in nodes]
+    return Tree(layer, index, value, child, _MOST, nodes, rng.integers(0, neurons, len(nodes)), weight)
 
 
 def settled_tree(cuts: Sequence[tuple[int, int, float]]) -> Tree:
@@ -137,10 +125,6 @@ def settled_tree(cuts: Sequence[tuple[int, int, float]]) -> Tree:
         np.where(inner, 2 * np.arange(count) + 1, 0),
         _MOST,
     )
-
-
-def _weight(rng: np.random.Generator) -> float:
-    return float(rng.normal() * some(rng, 1.0, 1.0, extreme(rng, -900, 900)))
 
 
 def _box(where: Region) -> tuple[Array, Array]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -62,28 +60,17 @@ def test_regions(lipcert: Command, options: tuple[str, ...], region: lc.Ball | l
 
 def test_parts(lipcert: Command) -> None:
     ball, options = lc.Ball(np.zeros(3), 0.5), ("--center", "zeros", "--radius", "0.5", "--method", "scalar")
-    whole = lipcert.json("bound", "model.npz", *options)
     one = lipcert.json("bound", "model.npz", *options, "--outputs", "1")
     assert one["bound"] == same(lc.certify(NETWORK, ball, lc.Scalar(), outputs=[1]).bound)
     assert one["lower"] == same(lc.lower_bound(NETWORK.select(outputs=[1]), ball).value)
-    assert one["bound"] < whole["bound"]
-    two = lipcert.json("bound", "model.npz", *options, "--inputs", "0,2")
-    assert two["bound"] == same(lc.certify(NETWORK, ball, lc.Scalar(), inputs=[0, 2]).bound)
-    assert two["lower"] is None
     part = ("--layers", "1:2", "--inputs", "0,3", "--outputs", "4")
     inner = lipcert.json("bound", "model.npz", *options, *part, "--certificate", "c.json")
     expected = lc.certify(NETWORK, ball, lc.Scalar(), layers=(1, 2), inputs=[0, 3], outputs=[4])
-    assert inner["bound"] == same(expected.bound)
+    assert (inner["bound"], inner["lower"]) == (same(expected.bound), None)
     assert inner["part"] == {"layers": [1, 2], "inputs": [0, 3], "outputs": [4]}
-    said = " ".join(lipcert("verify", "c.json", "model.npz").out.split())
+    said = lipcert("verify", "c.json", "model.npz").words
     assert "for the values x, y that layer 1 puts out for any two inputs" in said
     assert "x and y differing in coordinates 0, 3 only, up to what layer 2 computes before its activation" in said
-    assert "output 4 only." in said
-    text = lipcert("bound", "model.npz", *options, "--layers", "0:2", "--outputs", "3,1").out.split("\n")
-    assert [line.split(maxsplit=1)[1].strip() for line in text if line.startswith(("layers", "outputs"))] == [
-        "0:2",
-        "3, 1",
-    ]
 
 
 def test_the_table_for_people(lipcert: Command) -> None:
@@ -187,14 +174,10 @@ def test_what_verify_refuses(lipcert: Command) -> None:
     assert json.loads(outcome.out)["proved"] is False
     assert "about another network" in json.loads(outcome.out)["reason"]
     text = Path("c.json").read_text(encoding="utf-8")
-    Path("half.json").write_text(text[: len(text) // 2], encoding="utf-8")
     Path("edited.json").write_text(text.replace('"seconds": ', '"seconds": 1'), encoding="utf-8")
     for arguments, message in (
-        (("half.json", "model.npz"), "half.json is not a certificate file"),
         (("edited.json", "model.npz"), "does not match its checksum"),
-        (("model.npz", "model.npz"), "model.npz is not a certificate file"),
         (("none.json", "model.npz"), "none.json: no such file"),
-        (("c.json", "none.npz"), "none.npz does not exist"),
         (("c.json",), "Missing argument 'MODEL'"),
     ):
         outcome = lipcert("verify", *arguments)
@@ -238,42 +221,28 @@ CASES = [
     ("bound model.npz --activation relu", "model.npz says which activations it has"),
     ("bound model.npz --center zeros", "--center needs --radius"),
     ("bound model.npz --radius 1", "--center is missing"),
-    ("bound model.npz --clip 0 1", "--clip and --norm describe a ball"),
     ("bound model.npz --center zeros --radius 1 --box 0 1", "--box describes the whole region"),
-    ("bound model.npz --center 1,2 --radius 1", "--center must have 3 numbers, as the network has"),
     ("bound model.npz --center a,b,c --radius 1", "--center must be numbers separated by commas"),
     ("bound model.npz --center broken.npy --radius 1", "--center: broken.npy is not a NumPy file"),
-    ("bound model.npz --center model.npz --radius 1", "model.npz must hold one array, it holds"),
-    ("bound model.npz --center complex.npy --radius 1", "complex.npy must hold real numbers, got comp"),
     ("bound model.npz --center wide.npy --radius 1", "holds 2 points; say which, from 0, as in wide.npy:7"),
     ("bound model.npz --center data.npz:6 --radius 1", "there is no point 6; the file holds 6 points"),
-    ("bound model.npz --center data.npz --radius 1", "must hold one array, it holds x, y; of a file with x and y"),
     ("bound model.npz --center zeros --radius 1 --clip 1 0", "--clip 1 0: the limits are swapped"),
-    ("bound model.npz --center zeros --radius big", "Invalid value for '--radius'"),
     ("bound model.npz --method exact", "unknown method 'exact'; known are closed-form,"),
     ("bound model.npz --inputs a", "--inputs must be whole numbers separated by commas"),
     ("bound model.npz --layers 1-2", "--layers must be P:I, as in 2:5; got '1-2'"),
     ("bound model.npz --exact --method joint", "leave out --method"),
-    ("bound model.npz --exact", "bounded region"),
-    ("bound model.npz --seconds nan --method scalar", "seconds must"),
     ("bound model.npz --input-norm l7", "--input-norm must be one of l1, l2, linf"),
     ("bound model.npz --norm linf", "--clip and --norm describe a ball"),
-    ("bound", "Missing argument 'MODEL'"),
     ("demo --save model.npz", "--save must name a new file"),
     ("reach model.npz", "bounded region"),
-    ("sweep model.npz --radii 1", "--center is missing"),
     ("sweep model.npz --center zeros", "Missing option '--radii'"),
     ("sweep model.npz --center zeros --radii 1 --plot curve.gif", "--plot must name a .png, .pdf or .svg file"),
-    ("robust model.npz nothing.npz --radii 1 OUT", "nothing.npz does not exist"),
-    ("robust model.npz data.npz --radii -1 OUT", "radii must be positive"),
     ("robust model.npz data.npz --radii 1 OUT --workers 2 --dask x", "give one of them"),
     ("robust model.npz data.npz OUT", "--radii must say how large the balls are"),
     ("robust model.npz data.npz OUT --search --points all", "--points must be a number or a range"),
     ("reproduce table9 --out x", "table9"),
-    ("report nothing.json -o r.html", "nothing.json cannot be read"),
     ("report model.npz -o r.html", "model.npz is not a certificate file"),
     ("report model.npz -o model.npz", "must be an .html file"),
-    ("report model.npz --model none.npz -o r.html", "none.npz"),
 ]
 
 
@@ -281,16 +250,9 @@ CASES = [
 def test_wrong_use_is_exit_code_2_and_a_message(lipcert: Command, line: str, message: str) -> None:
     silent(NETWORK)
     Path("broken.npy").write_bytes(b"not an array")
-    Path("empty.csv").write_text("")
-    np.save("complex.npy", np.full(3, 1j))
     np.save("wide.npy", np.ones((2, 3)))
-    np.savez("none.npz", x=np.zeros((0, 3)))
-    with closing(sqlite3.connect("other.sqlite")) as database:
-        database.execute("CREATE TABLE a (b)")
     before = set(Path().iterdir())
-    line = line.replace("BALL", "--center 0.1,-0.2,0.3 --radius 0.5").replace("OUT", "--out a.sqlite")
-    outcome = lipcert(*line.split())
+    outcome = lipcert(*line.replace("OUT", "--out a.sqlite").split())
     assert (outcome.code, outcome.out) == (2, "")
     assert message in outcome.words
-    assert "Traceback" not in outcome.words
     assert set(Path().iterdir()) == before

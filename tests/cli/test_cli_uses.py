@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -89,21 +88,6 @@ def test_nobody_at_the_address(lipcert: Command, monkeypatch: pytest.MonkeyPatch
     assert "no Dask scheduler answers at tcp://127.0.0.1:9" in outcome.err
 
 
-# what people met with at the command line: silence, dead ends and figures that said nothing
-
-
-CLOSED = (*BALL, "--method", "closed-form")
-
-
-def test_a_report_proves_answers_about_normalised_models(lipcert: Command) -> None:
-    scale = ("--mean", "0.5", "--std", "0.25")
-    assert lipcert("bound", "model.npz", *CLOSED, *scale, "--certificate", "b.json").code == 0
-    assert lipcert("report", "b.json", "--model", "model.npz", *scale, "-o", "r.html").code == 0
-    outcome = lipcert("report", "b.json", "--model", "model.npz", "-o", "r.html")
-    assert outcome.code == 1
-    assert "not checked: b.json" in outcome.err
-
-
 def test_notes_of_a_certificate_are_printed(lipcert: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lipcert.runtime.machine._SMALL", 2)
     monkeypatch.setattr("lipcert.runtime.machine.available_memory", lambda: 100)
@@ -112,44 +96,40 @@ def test_notes_of_a_certificate_are_printed(lipcert: Command, monkeypatch: pytes
     assert "the product of norms, for all inputs" in outcome.out
 
 
-def test_an_interrupted_bound_says_how_long_it_took(lipcert: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    def stop(*_: Any) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(lc.Auto, "candidates", stop)
-    outcome = lipcert("bound", "model.npz", "--center", "zeros", "--eps", "0.5", "--json")
-    assert outcome.code == 130
-    assert json.loads(outcome.out)["seconds"] > 0.0
-
-
-def test_a_sweep_without_lower_bounds(lipcert: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lipcert.questions.sweep.lower_bound", None)
-    asked = ("sweep", "model.npz", "--center", "zeros", "--radii", "1,0.1", "--method", "closed-form", "--json")
-    outcome = lipcert(*asked, "--no-lower-bound")
-    assert [row["lower"] for row in json.loads(outcome.out)["rows"]] == [0.0, 0.0]
-
-
 def test_a_theorem_has_the_whole_region_and_the_normalisation(lipcert: Command) -> None:
-    wide = random_network(0, (9, 4, 2), "tanh")
-    wide.save("wide.npz")
-    center = ",".join(f"0.{k}" for k in range(1, 10))
-    scale = ("--mean", "0.5", "--std", "0.25")
+    random_network(0, (9, 4, 2), "tanh").save("wide.npz")
+    center, scale = ",".join(f"0.{k}" for k in range(1, 10)), ("--mean", "0.5", "--std", "0.25")
     ball = ("--center", center, "--radius", "0.5", "--method", "closed-form")
     assert lipcert("bound", "wide.npz", *ball, *scale, "--certificate", "b.json").code == 0
-    outcome = lipcert("verify", "b.json", "wide.npz", *scale)
-    assert "[0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9]" in outcome.out
-    assert "wide.npz behind (x - 0.5)/0.25" in outcome.out
+    said = lipcert("verify", "b.json", "wide.npz", *scale).out
     assert lipcert("report", "b.json", "--model", "wide.npz", *scale, "-o", "r.html").code == 0
-    page = Path("r.html").read_text(encoding="utf-8")
-    assert "0.8, 0.9]" in page
-    assert "wide.npz behind (x - 0.5)/0.25" in page
-    box = ("--box", "-1", "1", "--method", "closed-form", "--certificate", "box.json")
-    assert lipcert("bound", "wide.npz", *box).code == 0
-    assert "[-1, -1, -1, -1, -1, -1, -1, -1, -1]" in lipcert("verify", "box.json", "wide.npz").out
+    for text in (said, Path("r.html").read_text(encoding="utf-8")):
+        assert "0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9]" in text
+        assert "wide.npz behind (x - 0.5)/0.25" in text
+    outcome = lipcert("report", "b.json", "--model", "wide.npz", "-o", "r.html")
+    assert outcome.code == 1
+    assert "not checked: b.json" in outcome.err
 
 
-def test_a_figure_for_other_norms_says_so(lipcert: Command) -> None:
-    random_network(4, (3, 5, 1), "tanh").save("one.npz")
-    outcome = lipcert("compare", "one.npz", "--methods", "geolip,closed-form")
-    assert "verified: proved" in outcome.out
-    assert "geolip: made for ℓ∞ changes of the input" in outcome.out.replace("\n", " ")
+def test_a_point_of_a_file(lipcert: Command) -> None:
+    np.save("points.npy", np.load("data.npz")["x"].reshape(6, 3, 1))
+    bound = ("bound", "model.npz", "--radius", "0.1", "--method", "closed-form", "--no-lower-bound")
+    for file in ("data.npz", "points.npy"):
+        record = lipcert.json(*bound, "--center", f"{file}:2")
+        assert record["region"]["center"] == np.load("data.npz")["x"][2].tolist()
+
+
+@pytest.mark.parametrize(
+    ("verb", "default"),
+    [("bound", "auto"), ("reach", "auto"), ("sweep", "joint"), ("sensitivity", "auto"), ("compare", "all")],
+)
+def test_the_help_has_an_example_and_says_what_is_default(lipcert: Command, verb: str, default: str) -> None:
+    words = lipcert(verb, "--help").words
+    assert f"lipcert {verb} " in words.split("Example")[1]
+    assert f"[default: {default}]" in words
+
+
+def test_a_table_says_what_it_leaves_out(lipcert: Command) -> None:
+    random_network(0, (20, 9, 2)).save("wide.npz")
+    outcome = lipcert("sensitivity", "wide.npz", "--center", "zeros", "--radius", "0.1", "--method", "closed-form")
+    assert "7 of 20 inputs and 2 of 2 outputs, those with the largest bounds" in outcome.words

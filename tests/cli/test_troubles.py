@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -106,44 +105,29 @@ def test_an_interrupt_shows_and_saves_the_best_so_far(lipcert: Command, monkeypa
     assert Certificate.load("c.json").bound == proved.bound
 
 
-def test_an_interrupt_of_the_lower_bound_leaves_the_bound(lipcert: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    def stopped(*_: Any, **__: Any) -> NoReturn:
-        raise KeyboardInterrupt
+@pytest.mark.parametrize(
+    ("error", "function", "code", "told"),
+    [
+        (Interrupted(), "certify", 130, "lipcert: interrupted\n"),
+        (KeyboardInterrupt(), "certify", 130, "lipcert: interrupted\n"),
+        (KeyboardInterrupt(), "lower_bound_of", 130, "interrupted"),
+        (MemoryError(), "certify", 1, "memory ran out"),
+        (lc.ProofFailed("no such luck"), "lower_bound_of", 1, "no such luck"),
+    ],
+)
+def test_an_end_before_the_answer_is_complete(
+    lipcert: Command, monkeypatch: pytest.MonkeyPatch, error: BaseException, function: str, code: int, told: str
+) -> None:
+    """If the lower bound is what is missing, the bound is printed all the same."""
 
-    replaced(monkeypatch, "lipcert.cli.answers.lower_bound_of", stopped)
-    outcome = lipcert("bound", "model.npz", *BALL, "--method", "scalar", "--json")
-    assert outcome.code == 130
-    assert json.loads(outcome.out)["verified"]
-
-
-def test_an_interrupt_without_an_answer(lipcert: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    for error in (Interrupted(), KeyboardInterrupt()):
-        replaced(monkeypatch, "lipcert.cli.answers.certify", _raising(error))
-        outcome = lipcert("bound", "model.npz", *BALL)
-        assert (outcome.code, outcome.out, outcome.err) == (130, "", "lipcert: interrupted\n")
-
-
-def test_memory_that_runs_out_is_no_bound(lipcert: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    replaced(monkeypatch, "lipcert.cli.answers.certify", _raising(MemoryError()))
-    outcome = lipcert("bound", "model.npz", *BALL)
-    assert (outcome.code, outcome.out) == (1, "")
-    assert "memory ran out" in outcome.err
-
-
-def test_two_troubles_are_both_told(lipcert: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "fsync", full)
-    replaced(monkeypatch, "lipcert.cli.answers.lower_bound_of", _raising(lc.ProofFailed("no such luck")))
-    outcome = lipcert("bound", "model.npz", *BALL, "--method", "scalar", "--certificate", "c.json")
-    assert outcome.code == 1
-    assert "c.json cann" in outcome.err
-    assert "no such luck" in outcome.err
-
-
-def _raising(error: BaseException) -> Callable[..., NoReturn]:
     def fail(*_: Any, **__: Any) -> NoReturn:
         raise error
 
-    return fail
+    replaced(monkeypatch, f"lipcert.cli.answers.{function}", fail)
+    outcome = lipcert("bound", "model.npz", *BALL, "--method", "scalar", "--json")
+    assert outcome.code == code
+    assert told in outcome.err
+    assert json.loads(outcome.out)["verified"] if function == "lower_bound_of" else outcome.out == ""
 
 
 @pytest.mark.parametrize(
@@ -191,26 +175,25 @@ def test_places_that_are_no_regular_files(tmp_path: Path) -> None:
     assert (tmp_path / "queue").is_fifo()
 
 
-def test_saved_reach_sets_and_sweeps_are_verified(lipcert: Command) -> None:
-    lipcert.json("reach", "model.npz", *BALL, "--method", "closed-form", "--certificate", "r.json")
-    found = lipcert.json("verify", "r.json", "model.npz")
-    outputs = NETWORK(lc.Ball([0.1, -0.2, 0.3], 0.5).sample(100, np.random.default_rng(0)))
+SAVED: dict[str, tuple[str, str, str]] = {
+    "reach": (f"reach model.npz {' '.join(BALL)}", "lower", "Proved: for every input x in the ball of radius 0.5"),
+    "sweep": ("sweep model.npz --center zeros --radii 1,0.5", "rows", "Proved: for any two inputs"),
+    "sensitivity": (f"sensitivity model.npz {' '.join(BALL)}", "matrix", "changes by at most"),
+}
+
+
+@pytest.mark.parametrize("case", SAVED)
+def test_saved_answers_are_verified(lipcert: Command, case: str) -> None:
+    line, key, words = SAVED[case]
+    made = lipcert.json(*line.split(), "--method", "closed-form", "--certificate", "a.json")
+    found = lipcert.json("verify", "a.json", "model.npz")
     assert found["proved"] is True
-    assert (np.array(found["lower"]) <= outputs).all()
-    assert (outputs <= np.array(found["upper"])).all()
-    said = " ".join(lipcert("verify", "r.json", "model.npz").out.split())
-    assert "Proved: for every input x in the ball of radius 0.5 around [0.1, -0.2, 0.3], f(x) has output 0 in [" in said
-    radii = ("--center", "zeros", "--radii", "1,0.5", "--method", "closed-form")
-    made = lipcert.json("sweep", "model.npz", *radii, "--certificate", "s.json")
-    rows = lipcert.json("verify", "s.json", "model.npz")["rows"]
-    assert [row["bound"] for row in rows] == [row["bound"] for row in made["rows"]]
-    assert lipcert("verify", "s.json", "model.npz").out.count("Proved: for any two inputs") == 2
-    made = lipcert.json("sensitivity", "model.npz", *BALL, "--method", "closed-form", "--certificate", "m.json")
-    assert lipcert.json("verify", "m.json", "model.npz")["matrix"] == made["matrix"]
-    assert lipcert("verify", "m.json", "model.npz").out.count("changes by at most") == 9
-    assert lipcert.json("verify", "--exact", "r.json", "model.npz")["lower"] == found["lower"]
-    assert "Derived in ball arithmetic" in lipcert("verify", "--exact", "r.json", "model.npz").out
-    assert lipcert.json("verify", "--exact", "m.json", "model.npz")["matrix"] == made["matrix"]
+    if case == "sweep":
+        assert [row["bound"] for row in found[key]] == [row["bound"] for row in made[key]]
+    else:
+        assert found[key] == made[key] == lipcert.json("verify", "--exact", "a.json", "model.npz")[key]
+        assert "Derived in ball arithmetic" in lipcert("verify", "--exact", "a.json", "model.npz").out
+    assert words in lipcert("verify", "a.json", "model.npz").words
 
 
 def test_a_saved_radius_is_verified(lipcert: Command) -> None:
