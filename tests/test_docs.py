@@ -122,11 +122,6 @@ def test_commands_in_the_text_have_options_that_exist(page: Path) -> None:
         assert strange == [], f"{page.name}: lipcert {verb}{rest}"
 
 
-def test_the_search_for_options_can_fail() -> None:
-    assert "--certificate" in _options()["bound"]
-    assert "--certificates" not in _options()["bound"]
-
-
 def missing(table: str) -> list[str]:
     """What a table of rules names that does not exist: tests, functions of the second opinion, words in bold."""
     tests = {

@@ -71,7 +71,6 @@ def test_notebooks_get_tables(tmp_path: Path) -> None:
     row = Row("<b>mine</b>", "certified", 2.0000001, 1.5, 0.1, True, note="a & b")
     shown = text_of(Comparison((row,), lc.lower_bound(NET, cert.region))._repr_html_())
     assert "<b>mine</b>" in shown
-    assert "2.001" in shown
     assert "a & b" in shown
     assert "%" in text_of(results(tmp_path)._repr_html_())
     assert "… and 30 rows more" in text_of(Table("t", ["k"], [[Cell(str(k))] for k in range(50)]).html())
@@ -85,10 +84,6 @@ def test_rows_and_columns_have_names(tmp_path: Path) -> None:
     assert len(found) == 6
     with pytest.raises(lc.InvalidInput, match="no column 'certifed'; columns are network, point"):
         found["certifed"]
-    rows = Comparison((Row("joint", "failed"),), None)
-    assert rows["joint"].status == "failed"
-    with pytest.raises(lc.InvalidInput, match="no row 'scalar'; rows are joint"):
-        rows["scalar"]
     frame = pytest.importorskip("pandas").DataFrame(found.columns())
     assert found.to_pandas().equals(frame)
 
@@ -98,15 +93,13 @@ def test_images_keep_their_shape() -> None:
     image = np.array(CENTER).reshape(1, 2, 2)
     flat = lc.certify(net, lc.Ball(CENTER, 0.1, clip=(0, 1)), "closed-form")
     radius = lc.certified_radius(net, CENTER, curvature=False).radius
+    wide = lc.certify(NET, lc.Box(-1, 1), "closed-form")  # one number stands for all coordinates
+    assert wide.bound == lc.certify(NET, lc.Box(-np.ones(4), np.ones(4)), "closed-form").bound
     for center in (image, image[0], image[None]):  # with its channel, without, a batch of one
         assert lc.certify(net, lc.Ball(center, 0.1, clip=(0, 1)), "closed-form").bound == flat.bound
         assert lc.certified_radius(net, center, curvature=False).radius == radius
     assert net(np.stack([image] * 5)).shape == (5, 3)
     assert net.jacobian(image).shape == (3, 4)
-    found = lc.attack(net, image, 0, 1.0)
-    assert (found.found.shape, found.points.shape) == ((), (1, 2, 2))
-    assert lc.certify(net, lc.Box(image - 0.1, image + 0.1), "closed-form").bound > 0.0
-    assert lc.sweep(net, lc.Ball(image, 1.0), [0.1])[0].radius == 0.1
     for wrong in (image.reshape(2, 2, 1), image.reshape(4, 1), np.zeros((1, 2, 3))):
         with pytest.raises(lc.InvalidInput, match=r"in the shape \(1, 2, 2\) or flat; got shape"):
             lc.certify(net, lc.Ball(wrong, 0.1))
@@ -117,16 +110,6 @@ def test_images_keep_their_shape() -> None:
     assert net.slice(1, 2).input_shape is None
 
 
-def test_one_number_stands_for_all_coordinates() -> None:
-    wide = lc.certify(NET, lc.Box(-1, 1), "closed-form")
-    assert wide.region.center.shape == (4,)
-    assert wide.bound == lc.certify(NET, lc.Box(-np.ones(4), np.ones(4)), "closed-form").bound
-    assert lc.verify(NET, wide) <= wide.bound
-    assert lc.lower_bound(NET, lc.Box(-1, 1)).value <= wide.bound
-    assert lc.reach(NET, lc.Ball(0, 0.1, clip=(-1, 1)), "closed-form").lower.shape == (3,)
-    assert lc.certify(random_network(0, (1, 3, 1)), lc.Box(-1, 1), "scalar").bound > 0.0
-
-
 def test_tensors_bytes_and_masks() -> None:
     torch = pytest.importorskip("torch")
     tensor = torch.tensor(CENTER, dtype=torch.float64, requires_grad=True)
@@ -135,7 +118,6 @@ def test_tensors_bytes_and_masks() -> None:
     assert lc.Ball(torch.ones(4, dtype=torch.bfloat16), 0.1).center.tolist() == [1.0] * 4
     weights = [torch.nn.Linear(4, 3).weight, torch.nn.Linear(3, 2).weight]
     assert lc.Network.from_weights(weights).sizes == (4, 3, 2)
-    assert lc.Network.from_weights([[tensor], [tensor.new_ones(1)]]).sizes == (4, 1, 1)
     for image in (np.zeros(4, np.uint8), torch.zeros(4, dtype=torch.uint8)):
         with pytest.warns(UserWarning, match=r"center is uint8 .* give center / 255.0"):
             lc.Ball(image, 0.1)
@@ -144,11 +126,6 @@ def test_tensors_bytes_and_masks() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         lc.Ball(np.zeros(4, np.int64), 0.1)
-    for odd in (torch.zeros(4, device="meta"), torch.zeros(4, dtype=torch.complex64), torch.eye(4).to_sparse()):
-        with pytest.raises(lc.InvalidInput, match="center must be"):
-            lc.Ball(odd, 0.1)
-    with pytest.raises(lc.InvalidInput, match="masked"):
-        lc.Ball(np.ma.masked_array(np.array(CENTER), np.array([True, False, False, False])), 0.1)
 
 
 def test_methods_have_names() -> None:
@@ -157,16 +134,11 @@ def test_methods_have_names() -> None:
         cert = lc.certify(NET, ball, name)
         assert repr(cert.method).lower().startswith(name.replace("-", "").replace("_", "").lower())
     assert lc.certify_many(NET, [ball], "scalar")[0].method == lc.Scalar()
-    assert lc.sensitivity(NET, ball, "closed-form").matrix.shape == (3, 4)
-    assert lc.certified_radius(NET, CENTER, method="closed-form").radius > 0.0
-    assert lc.sweep(NET, CENTER, [0.1], "closed-form")[0].certificate.method == lc.ClosedForm()
     for ask in (lc.certify, lc.reach, lc.sensitivity):
         with pytest.raises(lc.InvalidInput, match=f"'jont' is unknown; known are {', '.join(METHODS)}"):
             ask(NET, ball, "jont")
     assert lc.Network.from_weights([[[1.0]], [[1.0]]], activation="leaky_relu(0.2)")([-1.0]) == [-0.2]
     assert lc.activation("hardtanh(-2, max_val=3)").parameters == (-2.0, 3.0)
-    with pytest.raises(lc.InvalidInput, match="known are"):
-        lc.Network.from_weights([[[1.0]], [[1.0]]], activation="leeky(0.2)")
 
 
 def test_files_are_verified_by_their_names(tmp_path: Path) -> None:

@@ -73,13 +73,10 @@ def test_a_real_cell(tmp_path: Path) -> None:
     assert found["trivial"].agreement
     assert found["eclipse-gen-local-cf"].agreement
     assert found["scalar"].agreement is None
-    scalar = found["scalar"]
+    scalar: Any = found["scalar"]
     assert scalar.ours == scalar.result.value == lc.certify(cell.network(), cell.ball(), lc.Scalar()).bound
-    assert scalar.lower is not None
-    assert scalar.ours is not None
     assert scalar.best.value == 2.049
-    assert scalar.lower <= scalar.ours
-    assert scalar.ratio == scalar.ours / 2.049
+    assert scalar.lower <= scalar.ours == scalar.ratio * 2.049
 
 
 def test_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,56 +124,36 @@ def reproduce(*arguments: str) -> subprocess.Popen[str]:
 
 @pytest.mark.slow
 def test_a_killed_run_goes_on_and_everything_is_written(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    out, store = tmp_path / "run", tmp_path / "run" / "results.jsonl"
-    arguments = ["--quick", "--methods", "trivial,closed-form", "--timeout", "60", "--out", str(out)]
-    first = reproduce("table1", *arguments)
+    for extra in ("matplotlib", "torch", "sklearn"):
+        pytest.importorskip(extra)
+    store, arguments = tmp_path / "results.jsonl", ("all", "--quick", "--out", str(tmp_path))
+    first = reproduce(*arguments)
     while first.poll() is None and (not store.exists() or store.read_text().count("\n") < 3):
         time.sleep(0.05)
     os.kill(first.pid, signal.SIGKILL)
     first.communicate()
     kept = store.read_text()
-    rows = len(STUDIES["table1"].quick_cells) * 3
-    assert 3 <= kept.count("\n") < rows
-    second = reproduce("table1", *arguments)
-    text, problems = second.communicate()
+    assert kept.count("\n") >= 3
+    second = reproduce(*arguments)
+    _, problems = second.communicate()
     assert second.returncode == 0, problems
-    assert "of 5 cells" in text
     assert store.read_text().startswith(kept)
-    assert store.read_text().count("\n") == rows
-    reproduce("table2", "--quick", "--methods", "trivial", "--out", str(out)).communicate()
-    record = json.loads((out / "run.json").read_text())
-    assert list(record["sections"]) == ["table1", "table2"]
-    assert record["finished"] >= record["started"]
-    for section in record["sections"].values():
-        assert all((out / figure["file"]).stat().st_size > 1000 for figure in section["figures"])
-        assert (out / section["markdown"]).read_text().startswith(f"# {section['title']}")
-    table = read_csv(out / "table1.csv")
-    assert len(table) == rows
-    for row in table:
-        assert row["status"] == "ok"
-        assert row["origin"] == {"trivial": "published", "closed-form": "lipcert", LOWER: "reference"}[row["method"]]
-        assert row["agrees"] == ("yes" if row["method"] == "trivial" else "")
-        assert float(row["lower"]) <= float(row["ours"])
-        assert float(row["radius"]) == pytest.approx(math.sqrt(5.0), rel=1e-5)  # that of the ball, √5·δ
-        assert float(row["ratio"]) == float(row["ours"]) / float(row["best_paper"])
-
-
-@pytest.mark.slow
-def test_the_quick_run_of_everything(tmp_path: Path) -> None:
-    for extra in ("matplotlib", "torch", "sklearn"):
-        pytest.importorskip(extra)
-    running = reproduce("all", "--quick", "--out", str(tmp_path))
-    _, problems = running.communicate()
-    assert running.returncode == 0, problems
     record = json.loads((tmp_path / "run.json").read_text())
     assert list(record["sections"]) == ["table1", "table2", "radius", "mnist"]
+    assert record["finished"] >= record["started"]
     for section in record["sections"].values():
         assert all((tmp_path / name).stat().st_size > 100 for name in section["csv"])
         assert section["figures"]
-    rows = [row for row in read_csv(tmp_path / "table1.csv") if row["agrees"]]
-    assert {row["method"] for row in rows if row["agrees"] == "no"} <= {"seqlip"}
-    assert len(rows) > 30
+        assert all((tmp_path / figure["file"]).stat().st_size > 1000 for figure in section["figures"])
+        assert (tmp_path / section["markdown"]).read_text().startswith(f"# {section['title']}")
+    table = read_csv(tmp_path / "table1.csv")
+    assert len([row for row in table if row["agrees"]]) > 30
+    assert {row["method"] for row in table if row["agrees"] == "no"} <= {"seqlip"}
+    for row in table:
+        assert float(row["radius"]) == pytest.approx(math.sqrt(5.0), rel=1e-5)  # that of the ball, √5·δ
+        if row["ours"]:
+            assert float(row["lower"]) <= float(row["ours"])
+            assert float(row["ratio"]) == float(row["ours"]) / float(row["best_paper"])
 
 
 # the paper's networks and tables: what it printed, and what this engine reaches there

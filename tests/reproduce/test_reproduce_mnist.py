@@ -111,11 +111,6 @@ def test_training(digits: Images) -> None:
     assert plain.accuracy > 0.8
     assert plain.epochs == len(told) == 2
     assert train(digits, quick).network.digest == plain.network.digest
-    often, seldom = (train(digits, Recipe(batch=32, target=0.5, checks=checks)) for checks in (45, 1))
-    assert often.epochs == seldom.epochs == 1
-    assert 0.5 <= often.accuracy < seldom.accuracy  # training ends soon after the target is met
-    with pytest.raises(lc.InvalidInput, match="must be at least 1, got 2 and 0"):
-        train(digits, Recipe(batch=32, epochs=2, checks=0))
     smooth = train(digits, Recipe(penalty=1.0, batch=32, epochs=2, target=1.0)).network
     x = digits.test[0][:50]
     steep = [np.linalg.norm(network.jacobian(x), axis=(1, 2)).mean() for network in (plain.network, smooth)]
@@ -141,10 +136,8 @@ def test_classifiers_are_trained_once(
     (out, first), store = trained, Store(trained[0] / "trained.jsonl")
     assert [one.name for one in first] == ["baseline", "regularised"]
     assert min(one.accuracy for one in first) > 0.9
-    calls: list[Recipe] = []
 
-    def refuse(images: Images, recipe: Recipe, name: str) -> Any:
-        calls.append(recipe)
+    def refuse(*_: Any) -> Any:
         raise lc.InvalidInput("trained again")
 
     monkeypatch.setattr(keeping, "train", refuse)
@@ -154,7 +147,6 @@ def test_classifiers_are_trained_once(
     other = Images("digits", digits.train, digits.train)
     with pytest.raises(lc.InvalidInput, match="trained again"):
         classifiers(out, other, store, SMALL)
-    assert len(calls) == 1
 
 
 def test_fewer_inputs_leave_the_published_number_as_it_is() -> None:

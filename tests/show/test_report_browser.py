@@ -62,31 +62,25 @@ def evaluated(report: Path, folder: Path, script: str, width: int = 1280) -> Any
 
 
 def test_a_click_sorts_and_a_second_click_turns_it_around(report: Path, tmp_path: Path) -> None:
-    script = """const seen = [[column(0, 1), column(0, 0), sorts(0)]];
-    for (const cell of [1, 1, 0]) { press(0, cell); seen.push([column(0, 1), column(0, 0), sorts(0)]); }
+    script = """const seen = [];
+    for (const cell of [1, 1, 0]) { press(0, cell); seen.push([column(0, 1).map(Number), column(0, 0), sorts(0)]); }
     return seen;"""
-    (before, _, _), (up, names, rising), (down, _, falling), (_, _, last) = evaluated(report, tmp_path, script)
-    bounds = [float(bound) for bound in before]
-    assert bounds != sorted(bounds)
-    assert [float(bound) for bound in up] == sorted(bounds)
+    (up, names, rising), (down, _, falling), (_, _, last) = evaluated(report, tmp_path, script)
+    assert up == sorted(up) == down[::-1]
     assert rising == ["none", "ascending", *["none"] * 7]
     assert names == ["radius0.1.json", "radius0.5.json", "radius1.json"]  # whole rows move
-    assert [float(bound) for bound in down] == sorted(bounds, reverse=True)
     assert falling[1] == "descending"
     assert last[:2] == ["ascending", "none"]
 
 
 def test_numbers_sort_as_numbers_and_empty_cells_stay_last(tmp_path: Path) -> None:
-    script = """const frames = [...document.querySelectorAll('table')].map(one => one.parentElement);
-    const names = frames.map(one => one.getAttribute('aria-label'));
+    script = """const names = [...document.querySelectorAll('table')].map(one => one.parentElement.ariaLabel);
     const whole = names.indexOf('table1.csv');
     const heads = [...table(whole).tHead.rows[0].cells].map(cell => cell.textContent);
-    const seen = [];
-    for (const [n, cell] of [[whole, heads.indexOf('width')], [whole, heads.indexOf('value')],
-                             [whole, heads.indexOf('value')]]) {
-        press(n, cell); seen.push(column(n, cell));
-    }
-    return seen;"""
+    return ['width', 'value', 'value'].map(name => {
+        press(whole, heads.indexOf(name));
+        return column(whole, heads.indexOf(name));
+    });"""
     assert evaluated(save_study(tmp_path / "quick"), tmp_path, script) == [
         ["10", "10", "10", "100", "100"],
         ["1.2346", "2.5", "88.5", "99", ""],
@@ -103,8 +97,7 @@ def test_long_tables_can_be_searched(report: Path, tmp_path: Path) -> None:
     return [rows.length, rows.filter(row => row.offsetHeight).length,
         rows.filter(row => row.offsetHeight && !row.textContent.includes('19')).length];"""
     rows, shown, others = evaluated(report, tmp_path, script)
-    assert rows == 300
-    assert 0 < shown < 300
+    assert 0 < shown < rows == 300
     assert others == 0
 
 
