@@ -21,6 +21,7 @@ from lipcert.kernel.outputs import OutputBounds
 from lipcert.kernel.quadratic_form import QuadraticHints
 from lipcert.methods.second_order import SecondOrderSearch
 from lipcert.model.arrays import Array
+from lipcert.model.norms import Norm
 from lipcert.questions.prove_outputs import prove_outputs, prove_outputs_many
 from lipcert.questions.radius import RadiusCertifier, Rules, first_guess
 from networks import random_network
@@ -345,6 +346,26 @@ def test_a_single_probability_is_no_classifier() -> None:
 
 
 POINT = np.array([0.3, -0.2, 0.5])
+
+
+@pytest.mark.parametrize("norm", [None, lc.LInf(), lc.L1(scale=2.0)])
+def test_the_product_of_norms_certifies_a_radius_where_a_ball_takes_too_long(
+    norm: Norm | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("lipcert.questions.radius._WIDE", 5)
+    monkeypatch.setattr("lipcert.questions.radius.enclosing_seconds", lambda network: 1e6)
+    network, said = random_network(4, (3, 8, 6, 4), "relu"), list[str]()
+    found = lc.certified_radius(network, POINT, norm=norm, seconds=1e3, progress=said.append)
+    assert not any("radius" in line for line in said)  # no ball was looked at
+    assert 0.0 < found.radius < lc.certified_radius(network, POINT, norm=norm).radius
+    found.save(tmp_path / "radius.json")
+    saved = lc.CertifiedRadius.load(tmp_path / "radius.json")
+    assert all(lc.verify(network, saved, exact=exact) >= found.radius for exact in (False, True))
+    assert found.proof is not None
+    for more in ({"radius": 1.01 * found.radius}, {"bound": 0.99 * found.bound}, {"margin": 1.01 * found.margin}):
+        for exact in (False, True):
+            with pytest.raises(lc.ProofFailed):
+                lc.verify(network, replace(found, **more), exact=exact)
 
 
 def test_nothing_certified_has_the_true_margin_and_rival() -> None:

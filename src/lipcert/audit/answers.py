@@ -331,17 +331,20 @@ class _Radius:
         units = balls(np.broadcast_to(region.units, (network.inputs,)))
         self.unit = norm(units) if region.norm.name == "linf" else largest(units)
         centers = engine.centre_values(self.model, inputs.center)
-        self.whole = from_unit_ball(self.model, inputs, self.proof)
-        self.all = (self.whole.bound * self.unit).upper()
-        self.place = Place(self.model, inputs, centers, self.whole.known)
+        self.whole = from_unit_ball(self.model, inputs, self.proof) if self.proof.sweeps else None
+        require(self.whole or self.proof.tree is None, "there are no multipliers to prove a bound from")
+        whole = self.whole.bound if self.whole else engine.norm_product(self.model)
         self.others = [j for j in range(network.outputs) if j != claim.label]
         value, error = centers[-1]
-        label, S = claim.label, self.whole.last.S
-        diag = np.diagonal(S)
+        label = claim.label
         # at most f_label - f_j at the centre, and at least the constant of this difference
         self.margins = lower(value[label] - value - error[label] - error)
-        rates = root(larger(upper(diag[label] + diag - 2 * S[label]), arb(0))) * self.unit
-        self.rates = known_smaller(upper(rates), (arb(2).sqrt() * self.all).upper())
+        self.rates = np.full(len(value), (arb(2).sqrt() * whole * self.unit).upper())
+        if self.whole:
+            self.place, S = Place(self.model, inputs, centers, self.whole.known), self.whole.last.S
+            diag = np.diagonal(S)
+            rates = root(larger(upper(diag[label] + diag - 2 * S[label]), arb(0))) * self.unit
+            self.rates = known_smaller(upper(rates), self.rates)
 
     def run(self) -> None:
         claim = self.claim
@@ -357,8 +360,8 @@ class _Radius:
 
     def _kept_away(self, j: int) -> bool:
         """Whether class j is, without pieces: by a Lipschitz bound, linear relaxation, dual bounds or parabolas."""
-        if self._far(j):
-            return True
+        if self._far(j) or not self.whole:
+            return self._far(j)
         proof, eye = self.proof, np.eye(len(self.others) + 1)
         row: Array = eye[j] - eye[self.claim.label]  # what takes f_j - f_label from the outputs
         if any(trace.outputs(balls(row)[None])[0] < 0 for trace in self.whole.traces):
@@ -377,7 +380,7 @@ class _Radius:
         targets = [(self.margins[j] / (double * self.radius)).lower() for j in near]
         if not self.rates[self.claim.rival] <= self.bound:
             targets.append((self.bound / double).lower())
-        if not targets:
+        if not targets or not self.whole:
             return
         found = self.whole.by_pieces(min(targets, key=float))
         self.rates = known_smaller(self.rates, (double * found).upper())

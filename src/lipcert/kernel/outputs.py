@@ -23,6 +23,7 @@ from lipcert.kernel.facts import EllipsoidFact, Fact, LipschitzFact, PairsFact, 
 from lipcert.kernel.hints import Hints, Interval, Part
 from lipcert.kernel.jacobian import entries
 from lipcert.kernel.neuron_bounds import slope_bounds
+from lipcert.kernel.norm_product import norm_product
 from lipcert.kernel.piece_bounds import Bounding, JacobianEntries, OutputRows, PieceBounds
 from lipcert.kernel.quadratic_form import DualBound, DualHints, QuadraticHints, QuadraticRelaxation, RowHints, Spread
 from lipcert.kernel.sweep import Guide, Sweep, proving, stacked
@@ -54,7 +55,8 @@ class OutputBounds:
     output: Near
     _ellipsoid: tuple[Array, int] = field(repr=False)
     """S and e with Δv_N Δv_Nᵀ ≼ ‖Δz_0‖² 4**e·S."""
-    _sweep: Sweep = field(repr=False)
+    _run: Sweep | None = field(default=None, repr=False)
+    """None after the product of norms."""
     _which: int = 0
     _earlier: tuple[BackSubstitution, ...] = field(default=(), repr=False)
     _told: tuple[Hints, ...] = field(default=(), repr=False)
@@ -63,7 +65,13 @@ class OutputBounds:
     @cached_property
     def sweeps(self) -> tuple[Hints, ...]:
         """The hints that prove all of this again."""
-        return self._told or (self._sweep.hints(self._which),)
+        return self._told or (() if self._run is None else (self._run.hints(self._which),))
+
+    @property
+    def _sweep(self) -> Sweep:
+        if self._run is None:
+            raise ProofFailed("the product of norms says nothing of single neurons")
+        return self._run
 
     @cached_property
     def rules(self) -> frozenset[str]:
@@ -97,7 +105,7 @@ class OutputBounds:
         """At least max over the region of rows·v_N by linear relaxation, (k,); infinite where there is none."""
         best = np.full(len(rows), np.inf)
         with np.errstate(all="ignore"):
-            traces = (*self._earlier, *self._sweep.traces)
+            traces = (*self._earlier, *(self._run.traces if self._run else ()))
             return np.fmin.reduce([best, *(trace.above_outputs(rows, [self._which])[0] for trace in traces)])
 
     def measured(self, bounds: Array) -> Array:
@@ -312,12 +320,16 @@ def outputs_asked(network: Network, regions: Sequence[Region], guide: Guide) -> 
 def outputs_hinted(
     network: Network, region: Region, sweeps: Sequence[Hints], pieces: Cover | Tree | None = None
 ) -> OutputBounds:
-    """What hints prove, and a cover, or a tree of pieces that is proved again."""
+    """What hints prove, and a cover, or a tree of pieces that is proved again. Without hints, the product of norms."""
     check_region(region, network.inputs)
     known: Sequence[Interval] = ()
     traces: list[BackSubstitution] = []
     if not sweeps:
-        raise ProofFailed("there are no multipliers to prove a bound from")
+        if pieces is not None:
+            raise ProofFailed("there are no multipliers to prove a bound from")
+        bound = norm_product(network)
+        sphere = np.eye(network.outputs), int(np.frexp(bound)[1])  # bound² ≤ 4**exponent
+        return OutputBounds(network, region, bound, _values(network, [region])[0], sphere)
     with proving():
         domain = Domain.of([region]) if region.bounded else None
         for position, hints in enumerate(sweeps, 1):

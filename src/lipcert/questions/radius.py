@@ -17,7 +17,7 @@ from lipcert.arguments.numbers import numbers
 from lipcert.errors import Interrupted, InvalidInput, ProofFailed
 from lipcert.kernel.counterexample import Counterexample, nearest_counterexample
 from lipcert.kernel.hints import BOTH, Enclosure
-from lipcert.kernel.outputs import OutputBounds, margins_of, output_at, pairs
+from lipcert.kernel.outputs import OutputBounds, margins_of, output_at, outputs_hinted, pairs
 from lipcert.methods import quadratic
 from lipcert.methods.counterexample import bisected
 from lipcert.methods.dual import DualSearch
@@ -32,13 +32,15 @@ from lipcert.questions.certify import method_of
 from lipcert.questions.classifiers import classifier
 from lipcert.questions.prove_outputs import prove_outputs_many
 from lipcert.runtime.clock import OutOfTime, Progress, clock, timed
-from lipcert.runtime.machine import suited_to
+from lipcert.runtime.machine import enclosing_seconds, suited_to
 
 TOLERANCE: Final = 1e-3
 """Default relative tolerance of a search."""
 _STEPS, _MORE_STEPS = 3, 12
 """Gradient steps towards a counterexample before the stronger proofs; more where value functions are among them."""
 _ROUNDS: Final = 60
+_WIDE: Final = 2000
+"""From this layer width on, the product of norms comes first."""
 _START: Final = 0.3
 """The first radius tried, as a share of the radius at which the linearised network changes its class."""
 _STEEP: Final = 1.5
@@ -105,7 +107,8 @@ def certified_radius(
     enclosures
         As for :func:`certify`.
     seconds
-        Time limit; the best radius so far is returned. The first ball is always finished.
+        Time limit; the best radius so far is returned. The first ball is always finished, but for networks wider than
+        some thousand neurons: there the product of norms comes first, and a ball only if it should fit in the time.
     progress
         Called with a line of text for each ball.
 
@@ -313,7 +316,9 @@ class RadiusSearch:
     def search(self) -> None:
         """The largest radius over all ε, up to the tolerance, until time is up."""
         try:
-            self._first_order()
+            guess = first_guess(self.certifier)
+            self._product_of_norms(guess)
+            self._first_order(guess)
             for name, suggest in self.certifier.rungs(searching=True):
                 self._extend(name, suggest)
         except OutOfTime:
@@ -326,13 +331,25 @@ class RadiusSearch:
         if found.radius > self.best.radius:
             self.best, self.proved = found, proved
 
-    def _first_order(self) -> None:
+    def _product_of_norms(self, guess: float) -> None:
+        """For a wide network: what its Lipschitz constant over all inputs certifies, without a proof over a ball."""
+        certifier, network = self.certifier, self.certifier.network
+        if max(network.sizes) < _WIDE:
+            return
+        clock().say("product of norms")
+        with suppress(ProofFailed):
+            facts = outputs_hinted(network, certifier.rules.ball(certifier.point, guess), ())
+            proved = ClassBounds(facts, certifier.label, certifier.predicted)
+            self._note(proved, proved.first_order())
+            if not clock().allows(enclosing_seconds(network)):
+                raise OutOfTime
+
+    def _first_order(self, guess: float) -> None:
         """By Lipschitz bounds and linear relaxation: the certified radius is ε up to some ε*, and falls from there on.
 
         The score falls with log ε and is zero at ε*, which is found by false position. A step stays at least an eighth
         of the bracket away from its ends.
         """
-        guess = first_guess(self.certifier)
         at = math.log(_START * guess)
         low: tuple[float, float] | None = None
         high: tuple[float, float] | None = None
