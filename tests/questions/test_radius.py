@@ -362,7 +362,8 @@ def test_the_product_of_norms_certifies_a_radius_where_a_ball_takes_too_long(
     saved = lc.CertifiedRadius.load(tmp_path / "radius.json")
     assert all(lc.verify(network, saved, exact=exact) >= found.radius for exact in (False, True))
     assert found.proof is not None
-    for more in ({"radius": 1.01 * found.radius}, {"bound": 0.99 * found.bound}, {"margin": 1.01 * found.margin}):
+    for name, factor in (("radius", 1.01), ("bound", 0.99), ("margin", 1.01)):
+        more: dict[str, Any] = {name: factor * getattr(found, name)}
         for exact in (False, True):
             with pytest.raises(lc.ProofFailed):
                 lc.verify(network, replace(found, **more), exact=exact)
