@@ -4,25 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import pytest
 from test_rounding import MAKERS, every_kind
-from test_stacks import regions_of
 
 import lipcert as lc
 from lipcert.kernel import domain as module
 from lipcert.kernel.arithmetic import norm_above
 from lipcert.kernel.domain import Domain
-from lipcert.kernel.enclosures import BackSubstitution
-from lipcert.kernel.hints import BOTH, Linear
-from lipcert.kernel.sweep import Sweep, proving
-from lipcert.methods.method import MethodGuide
 from lipcert.model.arrays import Array
-from lipcert.model.network import Network
-from lipcert.model.regions import Region
-from networks import NAMED_ROWS, named, random_network, spread
 
 Rational = list[Fraction]
 
@@ -208,89 +199,7 @@ def test_planted_mistakes_are_seen(
         check_pieces(40, 24, 10.0)
 
 
-def test_some_regions_of_a_stack() -> None:
-    rng = np.random.default_rng(6)
-    domain, rows, which = pieces(rng, 9, 4), rng.standard_normal((3, 4)), np.array([7, 0, 4])
-    few = domain.take(which)
-    assert len(few) == 3
-    for one, two in zip(few.support(np.arange(3), rows), domain.support(which, rows), strict=True):
-        np.testing.assert_array_equal(one, two)
-    np.testing.assert_array_equal(few.outside(), domain.outside()[which])
-
-
 # Back-substitution for several regions.
-
-
-def traced(network: Network, regions: list[Region], depth: int | None) -> BackSubstitution:
-    with proving():
-        sweep = Sweep(
-            network, Domain.of(regions), MethodGuide(lc.ClosedForm().choose_all, (*BOTH[:1], Linear(depth=depth)))
-        ).run()
-    return sweep.traces[0]
-
-
-@pytest.mark.parametrize(
-    ("row", "kind", "depth"),
-    spread(12, NAMED_ROWS, named("ball", "clipped", "box"), {"to the input": None, "one layer": 1}),
-)
-def test_rows_of_several_regions_go_back_together(row: Any, kind: str, depth: int | None) -> None:
-    rng = np.random.default_rng(8)
-    network = random_network(6, (3, 7, 6, 2), row, gain=2.0)
-    regions = regions_of(kind, 3, 3, rng)
-    stack = traced(network, regions, depth)
-    singles = [traced(network, [region], depth) for region in regions]
-    for index, size in enumerate(network.sizes[:-1]):
-        where, rows = rng.permutation(np.repeat(np.arange(3), 5)), rng.standard_normal((15, size))
-        extra = [rng.standard_normal((15, n)) for n in network.sizes[1:-1]]
-        for more in (None, extra):
-            with np.errstate(all="ignore"):
-                above = stack.above(index, where, rows, more)
-            for k, region in enumerate(regions):
-                mine = where == k
-                added = None if more is None else [x[mine] for x in more]
-                with np.errstate(all="ignore"):
-                    alone = singles[k].above(index, np.zeros(5, dtype=int), rows[mine], added)
-                np.testing.assert_allclose(above[mine], alone, rtol=1e-11, atol=1e-11)
-                points = np.concatenate([region.center[None], region.sample(300, rng)])
-                v = network.preactivations(points)
-                layer = network.layers[index - 1]
-                z = points if not index else layer.neurons.value(v[index - 1])  # type: ignore[union-attr]
-                seen = z @ rows[mine].T
-                stop = 0 if depth is None else max(0, index - depth)
-                if added is not None:  # of the layers on the way
-                    seen = seen + sum(v[back] @ added[back].T for back in range(stop, index))
-                assert (seen <= above[mine] + 1e-12 * (1.0 + np.abs(seen).max())).all()
-
-
-def test_a_region_whose_numbers_overflow_leaves_the_others_alone() -> None:
-    network = random_network(7, (3, 7, 6, 2), "relu", gain=2.0)
-    plain: list[Region] = [lc.Ball([0.1, 0.2, 0.3], 0.5), lc.Ball([1.0, 0.0, 0.0], 0.2)]
-    wild: list[Region] = [plain[0], lc.Ball([1e308, -1e308, 1e308], 1e308), plain[1]]
-    rows = np.random.default_rng(0).standard_normal((4, 6))
-    with np.errstate(all="ignore"):
-        alone = traced(network, plain, None).above(2, np.array([0, 0, 1, 1]), rows)
-        domain = Domain.of(wild)
-        sweep = Sweep(network, domain, MethodGuide(lc.ClosedForm().choose_all, (Linear(depth=None),))).run(
-            needs_bound=False
-        )
-        above = sweep.traces[0].above(2, np.array([0, 0, 2, 2]), rows)
-        other = sweep.traces[0].above(2, np.full(4, 1), rows)
-    np.testing.assert_allclose(above, alone, rtol=1e-6)
-    assert (np.isnan(other) | (other > 1e300)).all()
-
-
-def test_outputs_from_above() -> None:
-    rng = np.random.default_rng(9)
-    network = random_network(8, (3, 7, 6, 3), "silu", gain=2.0)
-    regions = regions_of("clipped", 3, 3, rng)
-    stack, rows = traced(network, regions, None), rng.standard_normal((6, 3))
-    for k, region in enumerate(regions):
-        above = stack.above_outputs(rows, [k])[0]
-        np.testing.assert_allclose(
-            above, traced(network, [region], None).above_outputs(rows)[0], rtol=1e-11, atol=1e-11
-        )
-        points = np.concatenate([region.center[None], region.sample(500, rng)])
-        assert (network(points) @ rows.T <= above + 1e-12).all()
 
 
 @pytest.mark.parametrize("scale", [1e-100, 1.0, 1e60])

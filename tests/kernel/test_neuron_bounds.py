@@ -10,7 +10,7 @@ import pytest
 from flint import arb
 
 import lipcert as lc
-from exact import PRECISION, at, ball, exact, highest, precision, rational, slope_range
+from exact import PRECISION, at, ball, exact, highest, precision, slope_range
 from lipcert.kernel import neuron_bounds as relaxation
 from lipcert.kernel.neuron_bounds import relax, slope_bounds, value_error
 from lipcert.kernel.remainder import Fit, fit
@@ -18,7 +18,6 @@ from lipcert.model.activation_table import USUAL
 from lipcert.model.activations import TABLE, Activation
 from lipcert.model.arrays import Array
 from lipcert.model.network import Neurons
-from lipcert.suggest.lines import suggested_lines
 from networks import ROWS, STEEP, label
 
 EXTREME = [
@@ -256,16 +255,6 @@ def test_one_activation_a_neuron() -> None:
     assert (found.floor <= found.roof).all()
 
 
-def test_turns_are_found_by_looking() -> None:
-    """The reference finds the knots of the table without being told."""
-    for name in ("silu", "gelu", "gelu_tanh", "mish"):
-        row = lc.activation(name)
-        with precision(PRECISION):
-            found = [float(t.mid()) for t in exact(row).marks]
-        assert all(min(abs(t - k) for t in found) < 1e-14 for k in knots(row))
-    assert rational(0.1) != rational(0.1 + 2**-55)
-
-
 # parabolas near the slope of an activation: they hold everywhere on the interval
 
 
@@ -325,30 +314,3 @@ def test_cells_are_told_of_every_turn(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 # lines that are suggested
-
-
-@pytest.mark.parametrize(
-    ("name", "low", "high", "upper", "lower"),
-    [
-        ("relu", -1.0, 3.0, 0.75, 1.0),
-        ("relu", -3.0, 1.0, 0.25, 0.0),
-        ("relu", 1.0, 2.0, 1.0, 1.0),
-        ("relu", -2.0, -1.0, 0.0, 0.0),
-        ("identity", -5.0, 7.0, 1.0, 1.0),
-        ("hardtanh", -3.0, 3.0, 0.5, 0.5),
-        ("softsign", 0.0, 2.0, 0.25, 1 / 3),
-        ("elu", -1.0, -1.0 + 1e-9, np.exp(-1.0), np.exp(-1.0)),
-    ],
-)
-def test_lines_known_in_closed_form(name: str, low: float, high: float, upper: float, lower: float) -> None:
-    below, above = suggested_lines(Neurons.of(name, 1), (np.array([low]), np.array([high])))
-    tolerance = 1e-6 if high - low < 1e-3 else 1e-10
-    assert float(above[0]) == pytest.approx(upper, abs=tolerance)
-    assert float(below[0]) == pytest.approx(lower, abs=tolerance)
-
-
-@pytest.mark.parametrize("row", ROWS, ids=map(label, ROWS))
-def test_infinite_intervals_get_level_lines(row: Activation) -> None:
-    ends = np.array([-np.inf, -np.inf, 1.0]), np.array([np.inf, 2.0, np.inf])
-    for slopes in suggested_lines(Neurons.of(row, 3), ends):
-        assert (slopes == row.row.drift).all()

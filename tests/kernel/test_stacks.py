@@ -24,11 +24,10 @@ from lipcert.methods.method import Greedy, MethodGuide
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network, Neurons
 from lipcert.model.regions import Region
-from networks import ROWS, named, random_network, spread
+from networks import ROWS, random_network
 from oracle import Oracle, below, check_inside, rules_of
 
 SAME = 1e-11
-KINDS = named("ball", "clipped", "box")
 METHODS: list[Greedy] = [lc.ClosedForm(), lc.Scalar(), lc.Diagonal()]
 
 
@@ -56,39 +55,6 @@ def swept(
 ) -> Sweep:
     with proving():
         return Sweep(network, Domain.of(regions), MethodGuide(method.choose_all, tuple(enclosures))).run()
-
-
-@pytest.mark.parametrize(
-    ("method", "enclosures", "kind"),
-    spread(3, {str(one): one for one in METHODS[:2]}, {str(one): one for one in ENCLOSURES}, KINDS),
-)
-def test_the_same_for_every_method_and_enclosure(method: Greedy, enclosures: tuple[Enclosure, ...], kind: str) -> None:
-    network = random_network(3, (4, 9, 8, 7, 2), ["relu", "tanh", "hardswish"], gain=2.0)
-    regions = regions_of(kind, 4, 4, np.random.default_rng(1))
-    stack = swept(network, regions, method, enclosures)
-    for which, region in enumerate(regions):
-        alone = swept(network, [region], method, enclosures)
-        assert stack.bounds[which] == pytest.approx(alone.bounds[0], rel=SAME if method == METHODS[0] else 1e-6)
-
-
-def test_mixed_regions_come_back_in_their_order() -> None:
-    network = random_network(5, (3, 8, 7, 2), "elu", gain=2.0)
-    rng = np.random.default_rng(3)
-    regions: list[Region] = [r for kind in ("ball", "clipped", "box") for r in regions_of(kind, 3, 5, rng)]
-    regions.append(lc.Everywhere())
-    regions = [regions[k] for k in rng.permutation(len(regions))]
-    asked: list[int] = []
-
-    def ask(domain: Domain | None, some: Sequence[Region]) -> list[float]:
-        asked.append(len(some))
-        assert domain is None or len(domain) == len(some)
-        return [float(bound) for bound in Sweep(network, domain, MethodGuide(METHODS[0].choose_all, BOTH)).run().bounds]
-
-    found = stacked(network, regions, ask)
-    assert sorted(asked) == [1, 5, 5, 5]
-    for region, bound in zip(regions, found, strict=True):
-        assert isinstance(bound, float)
-        assert bound == pytest.approx(lc.certify(network, region, METHODS[0]).bound, rel=SAME)
 
 
 def test_a_stack_that_fails_is_asked_one_by_one() -> None:

@@ -57,33 +57,3 @@ def test_errors_that_grow_entry_by_entry_are_followed_with_care(monkeypatch: pyt
     assert lc.attack(network, x, label, 1.0, restarts=1).found
     monkeypatch.setattr(path, "_SMALL", np.inf)
     assert trajectory(network, x[None])[-1][1].max() > 1.0
-
-
-def test_rows_are_traced_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    network, ball = _wide(2), lc.Ball(np.zeros(4), 0.5)
-    whole = lc.certify(network, ball, lc.Scalar())
-    monkeypatch.setattr("lipcert.kernel.enclosures._TOGETHER", 200)
-    assert lc.certify(network, ball, lc.Scalar()).bound == pytest.approx(whole.bound, rel=1e-9)
-
-
-def _wide_first(seed: int, sparse_weights: bool) -> lc.Network:
-    """Layers much wider than the input, some neurons tied, some dead."""
-    rng = np.random.default_rng(seed)
-    weights = [rng.standard_normal(s) / np.sqrt(s[1]) for s in ((60, 5), (50, 60), (40, 50), (3, 40))]
-    weights[1][:10] = 0.0
-    weights[1][:10, :10] = np.eye(10)
-    biases: list[Any] = [1.5 * rng.standard_normal(len(w)) for w in weights]
-    biases[0][:6], biases[1][:10] = -50.0, 0.0  # off everywhere: neurons 0 … 5 of layer 2 sit at their kink and stay
-    stored: list[Any] = [sparse.csr_array(w) for w in weights] if sparse_weights else weights
-    kinds = ["relu", lc.activation("leaky_relu", negative_slope=np.linspace(0, 1, 50)), "hardtanh"]
-    return lc.Network.from_weights(stored, biases, kinds)
-
-
-def test_neurons_that_do_not_move_get_no_multiplier() -> None:
-    found = lc.certify(_wide_first(1, False), lc.Ball(np.zeros(5), 0.2), lc.Scalar()).layers[1]
-    assert (found.multiplier[:6] == 0).all()
-    most = 1e-100  # a proof charges for what underflow may lose
-    assert (-most <= found.lower[:6]).all()
-    assert (found.lower[:6] <= 0).all()
-    assert (found.upper[:6] >= 0).all()
-    assert (found.upper[:6] <= most).all()

@@ -55,22 +55,6 @@ def problem(region: Region = BALL, cell: tuple[int, int] = (10, 20)) -> Problem:
     return Problem(paper_network(*cell, "relu"), region, BOTH)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("region", [lc.Everywhere(), BALL], ids=["everywhere", "ball"])
-def test_more_time_is_never_worse(clock: Clock, region: Region) -> None:
-    case = problem(region)
-    bounds = [lc.Auto(seconds=seconds).solve(case).bound for seconds in (0.0, 20.0, 80.0, 160.0)]
-    assert all(later <= earlier * 1.0001 for earlier, later in itertools.pairwise(bounds))
-    assert bounds[-1] < 0.7 * bounds[0]
-
-
-@pytest.mark.parametrize("region", [lc.Everywhere(), BALL], ids=["everywhere", "ball"])
-def test_with_time_it_is_at_least_as_good_as_every_rung(region: Region) -> None:
-    case = problem(region, (10, 5))
-    bound = lc.Auto(seconds=np.inf, pieces=30).solve(case).bound
-    assert all(bound <= method.solve(case).bound for method in (lc.ClosedForm(), lc.Scalar(), lc.Joint()))
-
-
 @pytest.mark.parametrize(
     "region", [lc.Everywhere(), BALL, lc.Box(paper_center() - 0.1, paper_center() + 0.1)], ids=repr
 )

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy import sparse
 
 import lipcert as lc
 from lipcert.kernel.hints import BOTH
@@ -15,7 +14,7 @@ from lipcert.methods.joint import Chain, Value, chosen, log_multipliers
 from lipcert.methods.method import Candidate, Kept, Problem
 from lipcert.model.arrays import Array
 from lipcert.model.regions import Region
-from lipcert.reproduce.cells import paper_center, paper_network
+from lipcert.reproduce.cells import paper_network
 from lipcert.reproduce.printed import paper_table
 from networks import random_network
 
@@ -142,29 +141,6 @@ def test_affine_layers_are_merged_and_change_nothing() -> None:
     x = np.full(chain.size, np.log(chain.size) + 0.5)
     assert at(chain, x, 1e-3).f == pytest.approx(at(merged, x, 1e-3).f, rel=1e-12)
     np.testing.assert_allclose(at(chain, x, 1e-3).gradient, at(merged, x, 1e-3).gradient, rtol=1e-9, atol=1e-13)
-
-
-def test_sparse_weights_give_the_same() -> None:
-    network = random_network(9, (4, 14, 12, 3), "relu")
-    cut = [np.where(np.abs(layer.weight) > 0.1, layer.weight, 0.0) for layer in network.layers]
-    biases = [layer.bias for layer in network.layers]
-    full, thin = (
-        lc.Joint().solve(problem(lc.Network.from_weights(weights, biases, "relu"), lc.Ball(np.zeros(4), 0.5))).bound
-        for weights in (cut, [sparse.csr_array(w) for w in cut])
-    )
-    assert thin == pytest.approx(full, rel=1e-3)
-
-
-@pytest.mark.parametrize("cell", [(10, 10), (10, 20), (40, 5)])
-def test_further_lines_narrow_the_intervals(cell: tuple[int, int]) -> None:
-    case = problem(paper_network(*cell, "relu"), lc.Ball(paper_center(), 1.0))
-    first = [lc.Joint(rounds=rounds).proposed(case) for rounds in (0, 1, 2)]
-    widths = [sum(float((beta - alpha).sum()) for alpha, beta in one.slopes) for one in first]
-    assert widths[2] <= widths[1] < 0.99 * widths[0]
-    assert first[0].bound == lc.ClosedForm().solve(case).bound
-    assert first[2].bound < 0.99 * first[0].bound
-    bounds = [lc.Joint(rounds=rounds).solve(case).bound for rounds in (0, 2)]
-    assert bounds[1] <= bounds[0] * 1.001
 
 
 @pytest.mark.parametrize("cell", [(10, 5), (10, 10), (20, 5), (20, 10), (40, 5), (60, 5)])

@@ -50,13 +50,6 @@ STAGES = [stage(k, *shape, affine=0.2 if k else 0.0, signed=k % 2 == 0) for k, s
 every_stage = pytest.mark.parametrize("here", STAGES, ids=[f"{s.S.shape[0]}x{s.ahead.shape[0]}" for s in STAGES])
 
 
-@every_stage
-def test_each_rung_is_at_least_as_good_as_the_one_below(here: Stage) -> None:
-    values = [objective(here, method.choose(here)) for method in LADDER]
-    assert values[1] <= values[0] * (1 + 1e-9)
-    assert values[2] <= values[1] * (1 + 1e-6)
-
-
 @pytest.mark.parametrize("here", [*STAGES, stage(9, 50, 70)])
 def test_scalar_finds_the_minimum_on_its_line(here: Stage) -> None:
     T = lc.Scalar().choose(here)
@@ -112,17 +105,6 @@ def test_diagonal_reaches_the_optimum_of_the_sdp(here: Stage) -> None:
 
 
 @every_greedy
-def test_multipliers_are_feasible_and_zero_on_affine_neurons(method: Greedy) -> None:
-    for here in STAGES:
-        T = method.choose(here)
-        assert T.shape == here.alpha.shape
-        assert (T[here.r == 0] == 0).all()
-        active = here.active
-        core = np.diag(T[active]) - (here.r[:, None] * here.S * here.r)[np.ix_(active, active)]
-        assert not active.size or np.linalg.eigvalsh(core)[0] > 0
-
-
-@every_greedy
 def test_degenerate_stages(method: Greedy) -> None:
     rng = np.random.default_rng(0)
     n = 4
@@ -171,16 +153,6 @@ def test_tiny_relu_network_in_a_region_where_it_is_linear(method: Method) -> Non
     # at (3, -1) ± 0.1 both are on; at (-3, 1) the first is off, the second too
     assert lc.certify(net, lc.Ball([3.0, -1.0], 0.1), method).bound == pytest.approx(exact, rel=1e-8)
     assert lc.certify(net, lc.Ball([-3.0, 1.0], 0.1), method).bound == pytest.approx(0.0, abs=1e-100)
-
-
-@every_greedy
-@pytest.mark.parametrize("scale", [1e-80, 1e80])
-def test_extreme_weights_scale_the_bound_and_nothing_else(method: Method, scale: float) -> None:
-    plain = random_network(1, (3, 6, 6, 2), "relu", bias=0.0)
-    one, two, three = (layer.weight for layer in plain.layers)
-    scaled = lc.Network.from_weights([scale * one, two / scale, scale * three], activation="relu")
-    expected = scale * lc.certify(plain, None, method).bound
-    assert lc.certify(scaled, None, method).bound == pytest.approx(expected, rel=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -8,16 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from scipy import sparse
 
 import lipcert as lc
 from lipcert.errors import InvalidInput
 from lipcert.model import arrays
-from lipcert.model.arrays import Array, dense, product, times
+from lipcert.model.arrays import Array, product, times
 from lipcert.model.convolution import Convolution
-from lipcert.model.network import Layer, Network, Neurons
+from lipcert.model.network import Network, Neurons
 from networks import ROWS, random_network
 
 MIXED: list[Any] = ["tanh", ["relu", "sin", lc.activation("elu", alpha=2.0), "relu"], "silu"]
@@ -27,31 +25,6 @@ SIZES = (3, 5, 4, 6, 2)
 @pytest.fixture
 def network() -> lc.Network:
     return random_network(0, SIZES, MIXED)
-
-
-def by_hand(network: lc.Network, x: Array) -> Array:
-    """The network one neuron at a time."""
-    z = [float(v) for v in x]
-    for layer in network.layers:
-        weight = dense(layer.weight)
-        v = [
-            float(sum(w * a for w, a in zip(row, z, strict=True)) + b)
-            for row, b in zip(weight, layer.bias, strict=True)
-        ]
-        if layer.neurons is None:
-            z = v
-            continue
-        owner = {int(k): (row, place) for row, index in layer.neurons.groups for place, k in enumerate(index)}
-        z = []
-        for k, value in enumerate(v):
-            row, place = owner[k]
-            z.append(float(row.take(np.array([place])).value(np.array([value]))[0]))
-    return np.array(z)
-
-
-def test_call_is_the_recursion(network: lc.Network) -> None:
-    x = np.array([0.3, -1.2, 0.8])
-    np.testing.assert_allclose(network(x), by_hand(network, x), rtol=1e-13)
 
 
 def test_batches_agree_with_single_points(network: lc.Network) -> None:
@@ -103,12 +76,6 @@ def test_select_holds_the_other_inputs(network: lc.Network) -> None:
     np.testing.assert_allclose(part(np.array([0.5, -0.7])), network(moved)[[1]], rtol=1e-12)
     np.testing.assert_allclose(part.jacobian(x[[2, 0]]), network.jacobian(x)[np.ix_([1], [2, 0])], rtol=1e-12)
     np.testing.assert_allclose(network.select()(x), network(x), rtol=1e-13)
-
-
-def test_select_on_a_single_layer() -> None:
-    net = lc.Network.from_weights([[[1.0, 2.0], [3.0, 4.0]]], [[10.0, 20.0]])
-    part = net.select(inputs=[1], outputs=[0], at=[5.0, 7.0])
-    assert part([7.0]).tolist() == net([5.0, 7.0])[[0]].tolist()
 
 
 @pytest.mark.parametrize("form", [sparse.csr_array, sparse.csc_matrix, sparse.coo_array])
@@ -209,38 +176,6 @@ def test_per_neuron_activations_follow_their_neurons() -> None:
     np.testing.assert_allclose(taken.value(v[[3, 1, 0]]), neurons.value(v)[[3, 1, 0]])
     assert Neurons.of(slopes, 3).take(np.array([2, 0])).value(np.array([-1.0, -1.0])).tolist() == [-0.3, -0.1]
     assert neurons.describe() == "relu, tanh, elu"
-
-
-def test_a_single_linear_layer_is_a_network() -> None:
-    net = lc.Network.from_weights([[[3.0, 4.0]]], [[1.0]])
-    assert net.depth == 1
-    assert net([1.0, 1.0]).tolist() == [8.0]
-    assert net.jacobian([1.0, 1.0]).tolist() == [[3.0, 4.0]]
-
-
-def test_biases_of_any_plain_shape() -> None:
-    for bias in ([1.0, 2.0], [[1.0], [2.0]], [[1.0, 2.0]], np.array([1, 2])):
-        assert lc.Network.from_weights([np.eye(2)], [bias])([0.0, 0.0]).tolist() == [1.0, 2.0]
-
-
-@given(st.lists(st.integers(1, 5), min_size=2, max_size=6), st.integers(0, 99))
-def test_jacobian_from_either_end(sizes: list[int], seed: int) -> None:
-    net = random_network(seed, tuple(sizes), "tanh")
-    x = np.random.default_rng(seed).normal(0, 1, sizes[0])
-    product = np.eye(sizes[0])
-    for layer, v in zip(net.layers, net.preactivations(x), strict=True):
-        product = dense(layer.weight) @ product
-        if layer.neurons is not None:
-            product = layer.neurons.slope(v)[:, None] * product
-    np.testing.assert_allclose(net.jacobian(x), product, rtol=1e-10, atol=1e-14)
-
-
-def test_layers_and_their_arrays_are_plain_data(network: lc.Network) -> None:
-    assert all(isinstance(layer, Layer) for layer in network.layers)
-    assert network.sizes == SIZES
-    assert (network.inputs, network.outputs, network.depth) == (3, 2, 4)
-    with pytest.raises(InvalidInput, match="x must have 3 numbers"):
-        network(np.zeros(4))
 
 
 @pytest.mark.parametrize("name", ["square", "cube"])

@@ -55,23 +55,6 @@ def test_samples_lie_inside_and_reach_the_boundary(seed: int, d: int) -> None:
             assert distance.max() == pytest.approx(float(region.radius))
 
 
-@pytest.mark.parametrize("d", [1, 2, 7])
-@pytest.mark.parametrize("seed", range(4))
-def test_projection_lands_inside_and_leaves_insiders_alone(seed: int, d: int) -> None:
-    rng = np.random.default_rng(seed)
-    for region in regions(seed, d):
-        points = region.center + rng.normal(0, 3, (200, d))
-        moved = region.project(points)
-        assert region.contains(moved).all()
-        np.testing.assert_array_equal(region.project(moved), moved)
-        np.testing.assert_array_equal(region.project(region.center), region.center)
-        if isinstance(region, lc.Box) or region.clip is None:  # type: ignore[attr-defined]
-            # the nearest point: no sampled point of the region is nearer
-            inside = region.sample(100, rng)
-            nearest = np.linalg.norm(points[:, None] - inside, axis=-1).min(axis=1)
-            assert (np.linalg.norm(points - moved, axis=-1) <= nearest + 1e-12).all()
-
-
 @given(
     st.integers(1, 6).flatmap(
         lambda d: st.tuples(*(st.lists(st.floats(-1e9, 1e9), min_size=d, max_size=d) for _ in range(2)))
@@ -113,17 +96,6 @@ def test_a_stack_is_its_members(kind: str) -> None:
         assert inside[place] == one.contains(points[place])
         np.testing.assert_allclose(stack.radius[place], one.radius)
         np.testing.assert_array_equal(stack.center[place], one.center)
-
-
-def test_one_radius_for_a_stack_of_centers() -> None:
-    assert lc.Ball(np.zeros((3, 2)), 0.5).radius.tolist() == [0.5] * 3
-
-
-def test_box_has_its_middle_and_circumscribed_radius() -> None:
-    box = lc.Box([0, -1, 5], [2, 1, 5])
-    np.testing.assert_allclose(box.center, [1, 0, 5])
-    assert float(box.radius) == pytest.approx(np.sqrt(2))
-    assert box.contains(box.center)
 
 
 def test_regions_are_frozen_and_keep_copies() -> None:

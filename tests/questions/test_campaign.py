@@ -23,7 +23,6 @@ import pytest
 
 import lipcert as lc
 from digits import classifier
-from lipcert.methods.method import Method
 from lipcert.questions.campaign import Points, Row, read_points, summarise
 from lipcert.questions.campaign.results import export
 from lipcert.questions.campaign.store import Store
@@ -46,28 +45,6 @@ def problem() -> tuple[lc.Network, Any, Any]:
 
 def values(results: lc.Results) -> list[tuple[Any, ...]]:
     return [astuple(replace(row, seconds=0.0)) for row in results.rows]
-
-
-def test_rows_are_what_single_calls_say(problem: tuple[lc.Network, Any, Any], tmp_path: Path) -> None:
-    network, x, y = problem[0], problem[1][:8], problem[2][:8]
-    methods: list[Method] = [lc.ClosedForm(), lc.Scalar()]
-    found = lc.campaign(network, x, y, radii=RADII, methods=methods, out=tmp_path / "run.sqlite", attack=True)
-    assert len(found.rows) == 8 * 3 * 2
-    for row in found.rows[::7]:
-        method = methods[[repr(one) for one in methods].index(row.method)]
-        point, label = x[row.point], int(y[row.point])
-        assert row.network == network.digest
-        assert (row.label, row.predicted) == (label, int(network(point).argmax()))
-        near = 1e-9 if isinstance(method, lc.ClosedForm) else 1e-7  # how stacks round moves where Scalar's search ends
-        assert row.bound == pytest.approx(lc.certify(network, lc.Ball(point, row.radius), method).bound, rel=near)
-        single = lc.certified_radius(network, point, label, method, radii=[row.radius])
-        assert row.certified == pytest.approx(single.radius, rel=near)
-        plain = min(row.radius, row.margin / (2.0**0.5 * row.bound)) if row.correct else 0.0
-        assert row.plain == pytest.approx(plain, rel=1e-3)  # the margin may be that of another class
-        attacked = lc.attack(network, point, label, row.radius)
-        assert (row.broken is not None) == bool(attacked.found)
-        assert row.broken is None or row.broken >= row.certified
-    assert found.seconds > 0
 
 
 @pytest.mark.parametrize(
@@ -306,14 +283,6 @@ def test_damage_anywhere_is_noticed(problem: tuple[lc.Network, Any, Any], writte
                 again(problem, written)
             assert written.read_bytes() == damaged  # not touched
     assert refused > 20
-
-
-@pytest.mark.parametrize("share", [0.3, 0.9])
-def test_a_cut_file_is_refused(problem: tuple[lc.Network, Any, Any], written: Path, share: float) -> None:
-    whole = written.read_bytes()
-    written.write_bytes(whole[: int(share * len(whole))])
-    with pytest.raises(lc.UnreadableResults, match="damaged"):
-        again(problem, written)
 
 
 def test_files_of_others_are_left_alone(problem: tuple[lc.Network, Any, Any], tmp_path: Path) -> None:

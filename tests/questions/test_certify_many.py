@@ -72,12 +72,6 @@ def test_parts_of_a_network(part: dict[str, Any]) -> None:
     same(network, regions, lc.certify_many(network, regions, **part), lc.ClosedForm(), **part)
 
 
-@pytest.mark.parametrize("sizes", [(3, 2), (3, 1, 1, 1), (3, *[4] * 20, 2), (3, 30, 8, 2)], ids=str)
-def test_networks_of_every_shape(sizes: tuple[int, ...]) -> None:
-    network, regions = random_network(1, sizes, "relu", gain=2.0), mixed(3, 4)
-    same(network, regions, lc.certify_many(network, regions), lc.ClosedForm())
-
-
 def test_more_regions_than_go_together() -> None:
     """Two hundred balls around few centres, with radii from nothing to much; several stacks of a wide network."""
     network = random_network(2, (3, 60, 50, 2), "relu", gain=2.0)

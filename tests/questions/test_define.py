@@ -18,7 +18,6 @@ from networks import random_network
 
 Function = Callable[[Any], Any]
 BALL = lc.Ball([0.1, -0.2, 0.3], 0.4)
-FLAT = lc.Ball([0.1, -0.2], 0.4)
 
 
 class Declaration(NamedTuple):
@@ -186,12 +185,6 @@ def test_names(name: Any) -> None:
         lc.define_activation(name, np.tanh, lambda v: 1.0 - np.tanh(v) ** 2, [0.0], limits=(0.0, 0.0))
 
 
-def test_without_second_derivatives_bounds_are_coarser_not_wrong() -> None:
-    mine = declare("snake", TRUE["snake"])
-    ours, table = (random_network(5, (2, 6, 6, 1), row) for row in (mine, "snake"))
-    assert lc.certify(ours, FLAT, lc.Split(pieces=12)).bound >= lc.lower_bound(table, FLAT).value
-
-
 def test_verify_asks_for_the_same_declaration(tmp_path: Path) -> None:
     one, two = declare("tanh_", TRUE["tanh_"]), declare("tanh_", TRUE["tanh_"], rounding=2.0)
     assert one.name != two.name
@@ -263,25 +256,3 @@ def test_straight_pieces_of_the_table(knots: list[float], slopes: list[float], n
 def test_straight_pieces_that_are_none(knots: Any, slopes: Any, value: Any, message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         lc.piecewise_linear(knots, slopes, value)
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_random_straight_pieces_against_fractions(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    count = int(rng.integers(1, 9))
-    knots = np.sort(rng.normal(size=count)) * 10.0 ** rng.integers(-3, 4)
-    slopes = rng.normal(size=count + 1) * 10.0 ** rng.integers(-6, 7)
-    row = lc.piecewise_linear(knots, slopes, float(rng.normal()))
-    v = np.concatenate([np.linspace(-9.0, 9.0, 2001), np.array([-1e6, 1e6])])
-    values = row.value(v)
-    lower, upper = np.minimum(v[:-1], v[1:]), np.maximum(v[:-1], v[1:])
-    least, most = row.slope_range(lower, upper)
-    quotient = np.diff(values) / np.diff(v)
-    room = 1e-9 * (np.abs(values[1:]) + np.abs(values[:-1]) + 1.0) / np.abs(np.diff(v)) + 1e-9 * np.abs(quotient)
-    assert (quotient >= least - room).all()
-    assert (quotient <= most + room).all()
-    network = random_network(seed, (2, 4, 4, 1), row)
-    region = lc.Ball(rng.normal(size=2), 0.5)
-    found = lc.certify(network, region, lc.Joint())
-    assert lc.lower_bound(network, region).value <= found.bound
-    assert lc.verify(network, found, exact=True) <= found.bound

@@ -11,7 +11,6 @@ import pytest
 
 import lipcert as lc
 from command import NETWORK, Command
-from lipcert.methods.method import Method
 from lipcert.published import Trivial
 from lipcert.show import plots
 from networks import random_network
@@ -41,20 +40,6 @@ def test_rows_are_what_they_say(activation: str) -> None:
         assert smaller.lower <= larger.lower
     norm = np.linalg.norm(network.jacobian(CENTER), 2)
     assert falling[-1].bound == pytest.approx(norm, rel=1e-9)
-
-
-@pytest.mark.parametrize(
-    "method",
-    [lc.ClosedForm(), lc.Scalar(), lc.Diagonal(), lc.Joint(), lc.Auto(np.inf, 8), Trivial()],
-    ids=str,
-)
-def test_every_method_can_be_swept(method: Method) -> None:
-    network = random_network(2, (3, 8, 8, 2))
-    rows = lc.sweep(network, CENTER, [0.8, 0.4, 0.2], method)
-    for row in rows:
-        alone = lc.certify(network, lc.Ball(CENTER, row.radius), method)
-        assert row.lower <= row.bound <= alone.bound * 1.01
-        assert row.certificate.method == method
 
 
 def test_a_clip_is_kept() -> None:

@@ -162,26 +162,3 @@ def test_a_search_that_errs_breaks_nothing(monkeypatch: pytest.MonkeyPatch) -> N
     found = lc.certified_radius(NETWORK, x, radii=[size], curvature=False, values=True)
     assert seen
     assert found.broken is None
-
-
-def test_campaigns_say_what_is_broken_without_an_attack(tmp_path: Path) -> None:
-    size = 2.0 * float(np.median(radii()))
-    found = lc.campaign(NETWORK, X, radii=[size], out=tmp_path / "run.sqlite", curvature=False, values=True)
-    (summary,) = summarise(found)
-    assert summary.unbroken is None
-    assert summary.undecided is not None
-    assert summary.broken is not None
-    assert summary.broken + summary.certified + summary.undecided == pytest.approx(1.0)
-    assert summary.broken > 0.5
-    for row in found.rows:
-        alone = lc.certified_radius(NETWORK, X[row.point], radii=[size], curvature=False, values=True)
-        assert row.broken == (None if alone.broken is None else alone.broken.distance)
-    attacked = lc.campaign(
-        NETWORK, X, radii=[size], out=tmp_path / "attacked.sqlite", curvature=False, values=True, attack=True
-    )
-    for one, two in zip(found.rows, attacked.rows, strict=True):
-        assert one.broken is None or (two.broken is not None and two.broken <= one.broken)
-    searched = lc.campaign(NETWORK, X[:2], search=True, out=tmp_path / "searched.sqlite", curvature=False, values=True)
-    nearest = [row.broken for row in searched.rows if row.broken is not None]
-    assert nearest
-    assert all(row.broken is None or row.certified <= row.broken for row in searched.rows)
