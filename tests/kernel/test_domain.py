@@ -199,9 +199,6 @@ def test_planted_mistakes_are_seen(
         check_pieces(40, 24, 10.0)
 
 
-# Back-substitution for several regions.
-
-
 @pytest.mark.parametrize("scale", [1e-100, 1.0, 1e60])
 def test_a_box_is_no_larger_than_what_it_has_of_a_ball(scale: float) -> None:
     rng, inside = np.random.default_rng(5), 0

@@ -303,6 +303,3 @@ def test_outputs_can_be_chosen() -> None:
     some = lc.certify(network, method=lc.ClosedForm(), outputs=[1])
     assert [T.size for T in some.sweeps[0].multipliers] == [8, 8, 5, 4]
     assert lc.verify(network, some) <= some.bound < whole.bound
-
-
-# the search on symbols: its gradient, and that the first bound does not wait for time

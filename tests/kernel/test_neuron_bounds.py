@@ -311,6 +311,3 @@ def test_cells_are_told_of_every_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     honest = fit(neurons, center, (low, high), np.zeros(center.shape)).error
     monkeypatch.setattr(Activation, "turns_inside", lambda *_: [])
     assert (fit(neurons, center, (low, high), np.zeros(center.shape)).error < honest).any()
-
-
-# lines that are suggested

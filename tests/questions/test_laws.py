@@ -191,7 +191,7 @@ def test_radius_zero_is_the_jacobian_at_the_centre(row: Activation) -> None:
     network = random_network(7, (3, 5, 5, 2), row)
     center = np.array([0.3, -0.2, 0.9])
     expected = float(np.linalg.norm(network.jacobian(center), 2))
-    for method in METHODS[:4]:
+    for method in METHODS[:2]:
         assert lc.certify(network, lc.Ball(center, 0.0), method).bound == pytest.approx(expected, rel=1e-6)
 
 

@@ -75,8 +75,8 @@ def test_json(lipcert: Command) -> None:
     assert record["network"]["digest"] == NETWORK.digest
 
 
-def test_the_table_and_even_spacing(lipcert: Command) -> None:
-    options = ("--center", "0.2,-0.4,0.5", "--from", "0.01", "--to", "1", "--count", "3", "--method", "closed-form")
+def test_the_table(lipcert: Command) -> None:
+    options = ("--center", "0.2,-0.4,0.5", "--radii", "1,0.1,0.01", "--method", "closed-form")
     outcome = lipcert("sweep", "model.npz", *options)
     assert (outcome.code, outcome.err) == (0, "")
     lines = [line.split("│") for line in outcome.out.split("\n") if line.startswith("│")]
@@ -88,12 +88,10 @@ def test_the_table_and_even_spacing(lipcert: Command) -> None:
     assert "trivial bound, for any radius" in outcome.out
 
 
-@pytest.mark.parametrize("ending", ["png", "svg", "pdf"])
-def test_the_curve(lipcert: Command, ending: str) -> None:
-    options = ("--center", "zeros", "--radii", "1,0.1,0", "--method", "closed-form", "--plot", f"curve.{ending}")
+def test_the_curve(lipcert: Command) -> None:
+    options = ("--center", "zeros", "--radii", "1,0.1,0", "--method", "closed-form", "--plot", "curve.png")
     assert lipcert("sweep", "model.npz", *options).code == 0
-    start = Path(f"curve.{ending}").read_bytes()[:200]
-    assert {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}[ending] in start
+    assert Path("curve.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_without_matplotlib_the_remedy_is_named(lipcert: Command, monkeypatch: pytest.MonkeyPatch) -> None:
