@@ -83,16 +83,6 @@ def test_what_an_attack_finds_holds_exactly(norm: Norm) -> None:
         assert exactly_within(norm, offset, float(found.distances[k]))
 
 
-@pytest.mark.parametrize("several", [False, True])
-def test_an_attack_stays_within_a_box(several: bool) -> None:
-    network = lc.Network.from_weights([np.array([[1.0, 1.0], [0.0, 0.0]])], biases=[np.array([0.0, 2.5])])
-    points = np.zeros((2, 2)) if several else np.zeros(2)
-    box = lc.Box([-5.0, 0.0], [5.0, 1.0])
-    found = lc.attack(network, points, 1, 2.5, clip=box)
-    assert found.found.all()
-    assert box.contains(found.points).all()
-
-
 def test_an_attack_does_not_find_ties() -> None:
     """The second row is the first up to what rounding hides, so that the classes of its inputs are noise."""
     one = np.array([0.1, 0.2, 0.3])

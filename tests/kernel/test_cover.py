@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
 import itertools
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -17,63 +15,12 @@ from lipcert.kernel import cover as ledger
 from lipcert.kernel.checker import lipschitz_fact
 from lipcert.kernel.cover import LEAF, Cover, Leaf
 from lipcert.kernel.piece_bounds import AXIS, PieceBounds
-from lipcert.methods.method import Candidate
 from lipcert.model.norms import Norms
 from networks import random_network
 
-SEARCH = importlib.import_module("lipcert.methods.split")
 NETWORK = random_network(5, (3, 10, 10, 2), "relu", gain=2.5)
 BALL = lc.Ball(np.zeros(3), 1.0)
-SPLIT = lc.Split(method=lc.ClosedForm(), seconds=np.inf, tolerance=1e-3, pieces=400)
 LOWER = lc.lower_bound(NETWORK, BALL).value
-
-
-def halved_bound(patch: pytest.MonkeyPatch) -> None:
-    honest = lc.Split.refined
-
-    def refined(split: lc.Split, *arguments: Any) -> Iterator[Candidate]:
-        for proof in honest(split, *arguments):
-            yield replace(proof, bound=0.5 * proof.bound)
-
-    patch.setattr(lc.Split, "refined", refined)
-
-
-def lost_leaves(patch: pytest.MonkeyPatch) -> None:
-    """The search forgets half of the pieces."""
-    honest = SEARCH._Search.add
-    patch.setattr(SEARCH._Search, "add", lambda search, leaves: honest(search, leaves[::2]))
-
-
-def garbage_cuts(patch: pytest.MonkeyPatch) -> None:
-    rng = np.random.default_rng(0)
-
-    def cuts(search: Any, leaves: list[Any], starts: Any) -> tuple[Any, ...]:
-        count = len(leaves)
-        return rng.integers(AXIS, 2, count), rng.integers(0, 3, count), rng.standard_normal(count)
-
-    patch.setattr(SEARCH._Search, "cuts", cuts)
-
-
-def garbage_weights(patch: pytest.MonkeyPatch) -> None:
-    rng = np.random.default_rng(1)
-    patch.setattr(SEARCH, "witness", lambda stack, piece: (None, rng.standard_normal(20)))
-
-
-def garbage_witness(patch: pytest.MonkeyPatch) -> None:
-    """Norms that nothing has: the search stops at once, or believes that it is done."""
-    patch.setattr(SEARCH, "jacobian_norms", lambda network, points, *rest: np.full(len(points), 1e9))
-
-
-@pytest.mark.parametrize("mistake", [halved_bound, lost_leaves, garbage_cuts, garbage_weights, garbage_witness])
-def test_a_wrong_search_gets_a_true_bound(
-    mistake: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    mistake(monkeypatch)
-    certificate = lc.certify(NETWORK, BALL, SPLIT)
-    assert certificate.verified
-    assert certificate.bound >= LOWER
-    assert lc.verify(NETWORK, certificate) <= certificate.bound
-    assert lc.reach(NETWORK, BALL, SPLIT).bound >= LOWER
 
 
 def made(**arguments: Any) -> Cover:
@@ -158,12 +105,3 @@ def test_an_interrupted_cut_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatc
     assert (tree.layer.tolist(), tree.child.tolist()) == ([AXIS, LEAF, AXIS, LEAF, LEAF], [1, 0, 3, 0, 0])
     claim = replace(lc.certify(NETWORK, BALL, lc.ClosedForm()), tree=tree, bound=found.bound)
     assert lc.verify(NETWORK, claim) <= found.bound
-
-
-def test_hints_for_parts_are_rounded() -> None:
-    """A part that is bounded in another batch then begins with the same numbers."""
-    bounding = PieceBounds(NETWORK, BALL)
-    hints = bounding.bound(bounding.root).hints
-    told = 64.0 * hints[np.isfinite(hints)]
-    assert told.size
-    np.testing.assert_array_equal(told, np.round(told))

@@ -150,40 +150,6 @@ def test_no_bound_is_below_the_dense_one_or_a_jacobian(name: str, activation: An
     assert found >= proved_bound(network, lc.Everywhere(), [spread(network, hints)]) * (1.0 - 1e-12)
 
 
-@pytest.mark.parametrize("name", [name for name in STACKS if name != "valid"])
-def test_zero_padding_is_the_torus_with_slopes_that_hold_zero(name: str) -> None:
-    network = stack(STACKS[name])
-    space = torus(network)
-    around = Network.from_weights(
-        [_around(one, size, after) for one, size, after in zip(space.convolutions, space.sizes, space.sizes[1:])]
-    )
-    hints = hints_of(network)
-    dense = proved_bound(around, lc.Everywhere(), [spread(around, hints)])
-    assert prove_symbols(network, hints) == pytest.approx(dense, rel=1e-9)
-    assert prove_symbols(around, hints) == pytest.approx(dense, rel=1e-9)
-
-
-def _around(one: Convolution, size: tuple[int, ...], after: tuple[int, ...]) -> Convolution:
-    """The same kernel on a torus; where it begins does not matter."""
-    spans = [d * (k - 1) for d, k in zip(one.dilation, one.window, strict=True)]
-    pads = [((n - 1) * s + span + 1 - m) for n, s, span, m in zip(after, one.stride, spans, size, strict=True)]
-    pairs = [(max(pad, 0), 0) for pad in pads]
-    return Convolution.of(one.kernel, size, one.stride, pairs, one.dilation, one.groups, circular=True)
-
-
-@pytest.mark.parametrize("name", ["same", "valid", "uneven", "stride", "strides", "dilation", "groups"])
-def test_a_bound_holds_for_every_smaller_image(name: str) -> None:
-    """A smaller image is the larger one with slopes of 0 outside of it."""
-    options = {"image": (5, 4)} | STACKS[name]
-    network = stack(options)
-    hints = hints_of(network)
-    found = prove_symbols(network, hints)
-    for less in ((1, 0), (0, 1), (2, 1)):
-        small = stack(options | {"image": tuple(n - k for n, k in zip(options["image"], less, strict=True))})
-        assert found >= largest_jacobian(small)
-        assert found >= proved_bound(small, lc.Everywhere(), [spread(small, hints)]) * (1.0 - 1e-12)
-
-
 def _mutant(monkeypatch: pytest.MonkeyPatch, what: str) -> None:
     if what == "small torus":
         monkeypatch.setattr(fourier, "_sizes", lambda found: [*(one.image for one in found), found[-1].places])
@@ -295,11 +261,3 @@ def test_certificates_store_one_multiplier_per_channel(tmp_path: Path) -> None:
         <= lc.certify(network, method=lc.Scalar()).bound
         <= lc.certify(network, method=lc.ClosedForm()).bound
     )
-
-
-def test_outputs_can_be_chosen() -> None:
-    network = stack({"shapes": [(8, 2, 3, 3), (8, 8, 3, 3)], "image": (10, 10)}, head=True)
-    whole = lc.certify(network, method=lc.ClosedForm())
-    some = lc.certify(network, method=lc.ClosedForm(), outputs=[1])
-    assert [T.size for T in some.sweeps[0].multipliers] == [8, 8, 5, 4]
-    assert lc.verify(network, some) <= some.bound < whole.bound

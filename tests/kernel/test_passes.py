@@ -45,13 +45,6 @@ def test_nothing_is_proved_twice(method: Any, most: int, runs: list[Sweep]) -> N
     assert len(runs) == len(certificate.sweeps)
 
 
-@pytest.mark.parametrize("part", [{"outputs": [1]}, {"inputs": [0, 2]}, {"layers": (1, 3)}], ids=str)
-def test_nor_is_a_part(part: dict[str, Any], runs: list[Sweep]) -> None:
-    certificate = lc.certify(NETWORK, BALL, lc.Scalar(), **part)
-    assert len(runs) <= 2
-    assert lc.verify(NETWORK, certificate) <= certificate.bound
-
-
 def test_what_is_remembered_is_what_a_pass_proves() -> None:
     _, first = ask(NETWORK, BALL, GUIDE)
     sweep, second = ask(NETWORK, BALL, AGAIN, (first,))

@@ -200,16 +200,3 @@ def test_hints_for_something_else_are_refused() -> None:
 
 
 # the search for multipliers to second order
-
-
-BALL = lc.Ball(np.full(20, 0.1), 0.1)
-
-
-@pytest.mark.parametrize("name", ["tanh", "elu", "gelu", "softplus", "silu"])
-def test_auto_takes_it_up(name: str) -> None:
-    network = random_network(3, (20, 24, 24, 3), name, gain=2.5)
-    found, joint = lc.certify(network, BALL, lc.Auto(seconds=np.inf, pieces=1)), lc.certify(network, BALL, lc.Joint())
-    truth = lc.lower_bound(network, BALL).value
-    assert found.found_by == "SecondOrder"
-    assert truth <= found.bound < joint.bound - 0.3 * (joint.bound - truth)
-    assert lc.verify(network, found) <= found.bound

@@ -76,34 +76,6 @@ def test_a_stack_that_fails_is_asked_one_by_one() -> None:
     assert sorted(map(len, asked)) == [1, 1, 1, 3]
 
 
-def test_stacks_stay_small_where_layers_are_wide() -> None:
-    network = random_network(5, (3, 200, 2), "relu")
-    sizes: list[int] = []
-
-    def ask(domain: Domain | None, some: Sequence[Region]) -> list[int]:
-        sizes.append(len(some))
-        return [0] * len(some)
-
-    assert stacked(network, [lc.Ball(np.zeros(3), 0.1)] * 10, ask) == [0] * 10
-    assert sum(sizes) == 10
-    assert max(sizes) * 200**2 <= 300_000
-
-
-@pytest.mark.parametrize("sizes", [(2, 700, 2), pytest.param((2, 640, 30, 2), marks=pytest.mark.slow)])
-def test_wide_layers_in_a_stack_and_in_pieces(sizes: tuple[int, ...]) -> None:
-    """Neurons with one slope are folded for a single region; in a stack their slopes differ."""
-    network = random_network(0, sizes, "relu", gain=2.0)
-    balls = [lc.Ball([0.3, 0.2], 1e-6), lc.Ball([-0.3, 0.5], 0.02)]
-    stack = swept(network, balls)
-    for bound, ball in zip(stack.bounds, balls, strict=True):
-        assert lc.lower_bound(network, ball, samples=50).value <= bound
-        assert bound == pytest.approx(lc.certify(network, ball, METHODS[0]).bound, rel=1e-7)
-    region = lc.Ball([0.3, 0.2], 0.1)
-    certificate = lc.certify(network, region, lc.Split(METHODS[0], seconds=np.inf, tolerance=0.02))
-    assert lc.lower_bound(network, region).value <= certificate.bound
-    assert lc.verify(network, certificate) <= certificate.bound
-
-
 # The oracle, which shares no code with the proofs, for every region of a stack.
 
 

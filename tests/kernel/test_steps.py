@@ -7,7 +7,6 @@ import pytest
 from scipy import linalg
 from test_oracle import random_step, step_is_valid
 
-import lipcert as lc
 from lipcert.errors import ProofFailed
 from lipcert.kernel import step as module
 from lipcert.kernel.step import Step, activate, low_rank_step
@@ -66,21 +65,6 @@ def test_a_stack_is_its_steps_one_by_one() -> None:
         assert step.active.shape == (5, 6)
         for which, case in enumerate(cases):
             alike(single(step, which), single(together([case]), 0), 1e-12)
-
-
-@pytest.mark.parametrize("slopes", [(0.0, 0.0), (0.3, 0.3), (0.0, 1.0)])
-def test_rows_that_do_not_move_do_not_matter(slopes: tuple[float, float]) -> None:
-    """Neurons with S = 0 that only fill up a stack, whatever their slopes and multipliers are."""
-    rng = np.random.default_rng(1)
-    for open_ in (0, 2, 4):
-        S, alpha, beta, T = tame(rng, 4, open_)
-        padded = np.zeros((6, 6))
-        padded[:4, :4] = S
-        wide = [np.concatenate([x, np.full(2, fill)]) for x, fill in ((alpha, slopes[0]), (beta, slopes[1]), (T, 7.0))]
-        longer, plain = together([(padded, wide[0], wide[1], wide[2])]), together([(S, alpha, beta, T)])
-        np.testing.assert_allclose(longer.P[0, :4, :4], plain.P[0], rtol=1e-12)
-        np.testing.assert_array_equal(single(longer, 0).active, single(plain, 0).active)
-        assert np.abs(longer.P[0, 4:]).max() < 1e-200
 
 
 def test_multipliers_that_must_grow_leave_other_regions_alone() -> None:
@@ -186,23 +170,3 @@ def test_many_neurons_that_see_few_inputs(planted: bool, monkeypatch: pytest.Mon
             np.testing.assert_allclose(step.P, usual.P, atol=1e-12 * usual.P.max())
     assert len(valid) > 15
     assert not any(valid) if planted else all(valid)
-
-
-def test_neurons_that_do_not_move_have_no_multipliers() -> None:
-    """The pairs of a pool that sees only dead neurons: their slopes are open, but their differences are zero."""
-    rng = np.random.default_rng(0)
-    first, second = rng.standard_normal((12, 3)), np.zeros((12, 12))
-    second[:6, :6], second[6:, 6:] = rng.standard_normal((2, 6, 6))
-    third = np.zeros((4, 12))
-    third[:2, :6], third[2:, 6:] = rng.standard_normal((2, 2, 6))
-    biases = [np.repeat([0.0, -50.0], 6), None, None, None]
-    network = lc.Network.from_weights([first, second, third, rng.standard_normal((2, 4))], biases)
-    certificate = lc.certify(network, lc.Ball(np.zeros(3), 1.0), lc.ClosedForm())
-    for layer, half in zip(certificate.layers[1:], (6, 2), strict=True):
-        assert (layer.beta > layer.alpha).all()
-        assert (layer.multiplier[:half] > 0.0).all()
-        np.testing.assert_array_equal(layer.multiplier[half:], 0.0)
-    alive = lc.Network.from_weights(
-        [first[:6], second[:6, :6], third[:2, :6], network.layers[-1].weight[:, :2]], activation="relu"
-    )
-    assert certificate.bound == pytest.approx(lc.certify(alive, lc.Ball(np.zeros(3), 1.0), lc.ClosedForm()).bound)

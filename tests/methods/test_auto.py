@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import itertools
 import os
 import pty
@@ -17,14 +16,12 @@ import pytest
 import lipcert as lc
 from lipcert.kernel.hints import BOTH
 from lipcert.kernel.piece_bounds import PieceBounds, Pieces
-from lipcert.kernel.sweep import Sweep
 from lipcert.methods import joint
 from lipcert.methods.joint import Value
 from lipcert.methods.method import Problem
 from lipcert.model.arrays import Array
 from lipcert.model.regions import Region
 from lipcert.reproduce.cells import paper_center, paper_network
-from lipcert.runtime.clock import timed
 from networks import random_network
 
 BALL = lc.Ball(paper_center(), 1.0)
@@ -53,28 +50,6 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 def problem(region: Region = BALL, cell: tuple[int, int] = (10, 20)) -> Problem:
     return Problem(paper_network(*cell, "relu"), region, BOTH)
-
-
-@pytest.mark.parametrize(
-    "region", [lc.Everywhere(), BALL, lc.Box(paper_center() - 0.1, paper_center() + 0.1)], ids=repr
-)
-@pytest.mark.parametrize("activation", ["relu", "tanh"])
-@pytest.mark.parametrize("method", [None, lc.Auto(np.inf, 40), lc.Joint()], ids=repr)
-def test_the_whole_region_is_passed_twice(
-    method: lc.Auto | lc.Joint | None, activation: str, region: Region, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Once to propose, once to prove. Passes over boxes of the region do not count."""
-    whole, honest = list[Sweep](), Sweep.run
-
-    def run(sweep: Sweep, *arguments: Any, **options: Any) -> Sweep:
-        if not sweep.pieces:
-            whole.append(sweep)
-        return honest(sweep, *arguments, **options)
-
-    monkeypatch.setattr(Sweep, "run", run)
-    found = lc.certify(paper_network(10, 5, activation), region, method, seconds=None if method else 2.0)
-    assert found.found_by in ("Joint", "Split")
-    assert len(whole) == len(found.sweeps) == 2
 
 
 def interrupted(region: Region, method: lc.Auto | lc.Joint) -> lc.Certificate:
@@ -220,15 +195,3 @@ def drained(reader: int) -> str:
         except OSError:  # how Linux says that the other end is gone
             pass
     return b"".join(parts).decode()
-
-
-def test_nothing_is_shown_in_the_first_second(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
-    terminal = Terminal()
-    monkeypatch.setattr(sys, "stderr", terminal)
-    with timed() as clock:
-        clock.say("too early")
-    assert terminal.getvalue() == ""

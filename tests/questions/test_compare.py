@@ -103,16 +103,6 @@ def test_timeouts_and_refusals_are_rows_and_the_others_go_on(monkeypatch: pytest
             assert row.ratio == row.bound / result.lower.value >= 1.0
 
 
-def test_without_a_region_there_is_no_ratio() -> None:
-    result = compare(random_network(4, (2, 4, 2), "tanh"), methods=["trivial", "split"], timeout=30.0)
-    trivial, split = result.rows
-    assert result.lower is None
-    assert trivial.ratio is None
-    assert trivial.bound is not None
-    assert split.status == "does not apply"
-    assert "bounded region" in split.note
-
-
 def test_wrong_use_is_named() -> None:
     network = random_network(4, (2, 4, 2))
     with pytest.raises(lc.InvalidInput, match="'nosuch' is unknown; known are trivial"):
@@ -120,18 +110,6 @@ def test_wrong_use_is_named() -> None:
     for timeout in (0.0, -1.0, np.inf, np.nan):
         with pytest.raises(lc.InvalidInput, match="timeout"):
             compare(network, timeout=timeout)
-
-
-def test_command_line(lipcert: Command) -> None:
-    picture = Path("picture.svg")
-    ball = ("--center", "zeros", "--radius", "0.5")
-    options = ("--methods", "trivial, scalar", "--timeout", "60", "--plot", str(picture))
-    record = lipcert.json("compare", "model.npz", *ball, *options)
-    assert [row["name"] for row in record["rows"]] == ["trivial", "scalar"]
-    assert [row["published"] for row in record["rows"]] == [True, False]
-    assert all(row["bound"] >= record["lower"] for row in record["rows"])
-    assert record["network"]["sizes"] == [3, 6, 5, 3]
-    assert picture.read_text().count("<svg") == 1
 
 
 def test_table_for_people(lipcert: Command, monkeypatch: pytest.MonkeyPatch) -> None:

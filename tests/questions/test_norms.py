@@ -12,7 +12,7 @@ import pytest
 
 import lipcert as lc
 from lipcert.errors import InvalidInput, ProofFailed
-from lipcert.model.arrays import Array, dense
+from lipcert.model.arrays import Array
 from lipcert.model.norms import NORMS, Norm, Norms
 from networks import random_network
 from patterns import jacobians
@@ -64,31 +64,6 @@ def test_all_nine_pairs_against_brute_force(seed: int, pairs: list[tuple[str, st
         lower = lc.lower_bound(network, box, samples=200, steps=5, **ends)
         assert lower.value <= true * (1.0 + 1e-12)
         assert lower.norms == Norms(NORMS[p](), NORMS[q]())
-
-
-def changed(network: lc.Network, into: Array, out: Array) -> lc.Network:
-    """The same network whose inputs are in units of ``into`` and outputs in units of ``out``."""
-    first, *middle, last = [dense(layer.weight) for layer in network.layers]
-    biases = [layer.bias for layer in network.layers]
-    return lc.Network.from_weights(
-        [first / into, *middle, last * out[:, None]], [*biases[:-1], biases[-1] * out], "tanh"
-    )
-
-
-@pytest.mark.parametrize(("p", "q"), PAIRS)
-def test_units_changed_and_changed_back(p: str, q: str) -> None:
-    """A network in other units, bounded in those units, has the same bound to the last digits."""
-    network = random_network(3, (3, 12, 12, 2), "tanh")
-    other, center = changed(network, SCALE, UNITS), np.array([0.2, -0.1, 0.3])
-    norms: dict[str, Any] = {"input_norm": NORMS[p](SCALE), "output_norm": NORMS[q](UNITS)}  # type: ignore[call-arg]
-    for plain, scaled in (
-        (lc.Ball(center, 0.3), lc.Ball(center * SCALE, 0.3, norm=lc.L2(scale=SCALE))),
-        (lc.Box(center - 0.3, center + 0.3), lc.Box((center - 0.3) * SCALE, (center + 0.3) * SCALE)),
-        (lc.Ball(center, 0.3, norm=lc.L1()), lc.Ball(center * SCALE, 0.3, norm=lc.L1(scale=SCALE))),
-    ):
-        one = lc.certify(network, plain, lc.ClosedForm(), input_norm=p, output_norm=q).bound
-        two = lc.certify(other, scaled, lc.ClosedForm(), **norms).bound
-        assert two == pytest.approx(one, rel=1e-12)
 
 
 def test_a_part_has_norms_too() -> None:

@@ -144,23 +144,6 @@ def test_radii_say_what_they_rest_on() -> None:
     assert set(seen) == {"", "lipschitz", "relaxation", "second order"}
 
 
-def test_attacks_on_several_points_are_those_on_each() -> None:
-    network, x, y = classifier("tanh")
-    sizes = np.linspace(0.2, 2.0, 12)
-    together = lc.attack(network, x[:12], y[:12], sizes, clip=(0, 1))
-    assert together.points.shape == (12, 64)
-    for k in range(12):
-        alone = lc.attack(network, x[k], y[k], sizes[k], clip=(0, 1))
-        assert bool(alone.found) == bool(together.found[k])
-        np.testing.assert_allclose(alone.distances, together.distances[k], rtol=1e-6)
-    hit = together.found
-    assert (network(together.points[hit]).argmax(axis=1) != y[:12][hit]).all()
-    away = np.linalg.norm(together.points - x[:12], axis=1)
-    np.testing.assert_allclose(away[hit], together.distances[hit], atol=1e-12)
-    assert (away <= sizes * (1.0 + 1e-12)).all()
-    assert np.isinf(together.distances[~hit]).all()
-
-
 def test_wrong_use() -> None:
     network = random_network(0, (3, 4, 2))
     with pytest.raises(lc.InvalidInput, match="label must be from 0 to 1, got 2"):

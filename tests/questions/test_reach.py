@@ -53,14 +53,6 @@ def test_a_point() -> None:
     assert ((found.lower <= found.center) & (found.center <= found.upper)).all()
 
 
-def test_wrong_use() -> None:
-    network = random_network(0, (3, 4, 2))
-    with pytest.raises(lc.InvalidInput, match="bounded region"):
-        lc.reach(network, lc.Everywhere())
-    with pytest.raises(lc.InvalidInput, match=r"must have . numbers"):
-        lc.reach(network, lc.Ball([0.0, 0.0], 1.0))
-
-
 def test_the_figure_holds_what_it_says(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     from lipcert.show import plots

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -97,28 +96,6 @@ def test_planted_bugs_are_caught(bug: str, monkeypatch: pytest.MonkeyPatch) -> N
     assert (worst <= entries_of(network, ball)[0].bounds() * (1.0 + 1e-14)).all()
     monkeypatch.setattr(module, "_activated", broken)
     assert not (worst <= entries_of(network, ball)[0].bounds()).all()
-
-
-def test_wrong_use() -> None:
-    network = random_network(0, (3, 4, 2))
-    with pytest.raises(lc.InvalidInput, match="inputs must be indices from 0 to 2"):
-        lc.sensitivity(network, inputs=[0, 3])
-    with pytest.raises(lc.InvalidInput, match="outputs is empty"):
-        lc.sensitivity(network, outputs=[])
-    with pytest.raises(lc.InvalidInput, match=r"must have . numbers"):
-        lc.sensitivity(network, lc.Ball([0.0, 0.0], 1.0))
-
-
-def test_the_map_shows_the_matrix(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    from lipcert.show import plots
-
-    found = lc.sensitivity(random_network(0, (3, 5, 2)), lc.Ball([0.0] * 3, 0.1), inputs=[0, (1, 2)])
-    ax = plots.sensitivity_map(found)
-    np.testing.assert_array_equal(ax.images[0].get_array(), found.matrix)
-    assert [text.get_text() for text in ax.get_xticklabels()] == ["0", "1+2"]
-    plots.save(ax, tmp_path / "map.png")
-    assert (tmp_path / "map.png").stat().st_size > 1000
 
 
 def test_a_group_asked_twice_gets_one_column() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -61,20 +60,6 @@ def test_wrong_radii(radii: list[float], message: str) -> None:
         lc.sweep(random_network(0, (3, 4, 2)), CENTER, radii)
 
 
-def test_json(lipcert: Command) -> None:
-    options = ("--center", "zeros", "--radii", "0.5,0.1", "--method", "scalar")
-    record = lipcert.json("sweep", "model.npz", *options)
-    rows = lc.sweep(NETWORK, np.zeros(3), [0.5, 0.1], lc.Scalar())
-    assert [row["radius"] for row in record["rows"]] == [0.5, 0.1]
-    for found, row in zip(record["rows"], rows, strict=True):
-        assert found["bound"] == pytest.approx(row.bound, rel=1e-9)
-        assert found["lower"] == pytest.approx(row.lower, rel=1e-9)
-        assert found["verified"] is True
-    assert record["trivial"] == pytest.approx(rows[0].trivial)
-    assert record["method"]["name"] == "Scalar"
-    assert record["network"]["digest"] == NETWORK.digest
-
-
 def test_the_table(lipcert: Command) -> None:
     options = ("--center", "0.2,-0.4,0.5", "--radii", "1,0.1,0.01", "--method", "closed-form")
     outcome = lipcert("sweep", "model.npz", *options)
@@ -92,21 +77,6 @@ def test_the_curve(lipcert: Command) -> None:
     options = ("--center", "zeros", "--radii", "1,0.1,0", "--method", "closed-form", "--plot", "curve.png")
     assert lipcert("sweep", "model.npz", *options).code == 0
     assert Path("curve.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_without_matplotlib_the_remedy_is_named(lipcert: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    options = ("--center", "zeros", "--radii", "1", "--method", "closed-form", "--plot", "curve.png")
-    outcome = lipcert("sweep", "model.npz", *options)
-    assert (outcome.code, outcome.out) == (2, "")
-    assert "pip install 'lipcert[plot]'" in outcome.words
-
-
-def test_seconds_are_handed_on(lipcert: Command) -> None:
-    options = ("sweep", "model.npz", "--center", "zeros", "--radii", "0.1", "--seconds", "2.5")
-    method = lipcert.json(*options)["method"]
-    assert (method["name"], method["seconds"]) == ("Joint", 2.5)
-    assert lipcert.json(*options, "--method", "auto")["method"]["name"] == "Auto"
 
 
 def test_figures_are_drawn_where_they_are_told() -> None:

@@ -10,7 +10,6 @@ import pytest
 
 import lipcert as lc
 from command import Command
-from lipcert.methods import dual, quadratic
 from lipcert.model.arrays import Array
 from lipcert.questions.campaign import summarise
 from lipcert.questions.radius import RadiusCertifier
@@ -142,23 +141,3 @@ def test_a_point_is_handed_back_on_more_inputs_than_neurons(monkeypatch: pytest.
             replace(claim, radius=0.0).about(network, lc.Ball(point, 1.0))
     inside = lc.certified_radius(network, x, radii=[1.05 * far], curvature=False, values=True, clip=(0.0, 1.0))
     assert inside.broken is None or ((inside.broken.point >= 0.0) & (inside.broken.point <= 1.0)).all()
-
-
-def test_a_search_that_errs_breaks_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the search takes for an input of another class is believed only where it is proved."""
-    x, size = X[0], float(radii()[0])
-    seen = []
-
-    def wrong(*_: object) -> Array:
-        seen.append(1)
-        return x + 0.1 * size
-
-    blind(monkeypatch)
-    monkeypatch.setattr(quadratic, "suggest", lambda *_: None)
-    monkeypatch.setattr(dual, "_uphill", wrong)
-    honest = dual.DualSearch.find
-    lost = lambda *given: (found := honest(*given)) and (found[0], 1.0)  # noqa: E731
-    monkeypatch.setattr(dual.DualSearch, "find", lost)
-    found = lc.certified_radius(NETWORK, x, radii=[size], curvature=False, values=True)
-    assert seen
-    assert found.broken is None
