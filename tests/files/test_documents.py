@@ -17,62 +17,20 @@ import pytest
 import lipcert as lc
 from fuzz_documents import signed
 from lipcert.answers.certificate import Certificate
-from lipcert.errors import InvalidInput, ProofFailed, UnreadableCertificate
+from lipcert.errors import InvalidInput, UnreadableCertificate
 from lipcert.files.codec import FIELDS, LEFT_OUT, encode
-from lipcert.kernel.hints import Linear, Lipschitz
-from lipcert.methods.method import Method
 from lipcert.model.network import Network
-from lipcert.model.regions import Region
 from networks import random_network
 
 CENTER = np.array([0.3, -0.2, 0.9])
-CASES: dict[str, tuple[Region, Method, dict[str, Any]]] = {
-    "ball": (lc.Ball(CENTER, 0.5), lc.Scalar(), {}),
-    "clipped": (lc.Ball(CENTER, 0.5, clip=(-1, 1)), lc.ClosedForm(), {}),
-    "box": (lc.Box(CENTER - 0.1, CENTER + 0.2), lc.Joint(iterations=10), {}),
-    "everywhere": (lc.Everywhere(), lc.Diagonal(), {}),
-    "part": (lc.Ball(CENTER, 0.5), lc.Scalar(), {"layers": (1, 3), "inputs": [0, 2], "outputs": [1]}),
-    "enclosures": (
-        lc.Ball(CENTER, 0.5),
-        lc.Scalar(),
-        {"enclosures": (Linear(depth=None), Lipschitz(), Linear(1, 0.3))},
-    ),
-    "pieces": (lc.Ball(CENTER, 0.5), lc.Split(method=lc.ClosedForm(), seconds=np.inf, pieces=100), {}),
-}
 
 
 def network() -> Network:
     return random_network(5, (3, 5, 4, 2), ["elu", "relu"], gain=2.5)
 
 
-def certificate(case: str = "ball") -> Certificate:
-    region, method, options = CASES[case]
-    return lc.certify(network(), region, method, **options)
-
-
-def same(one: Any, two: Any) -> bool:
-    """Whether two values are equal to the last bit."""
-    if is_dataclass(one):
-        return type(one) is type(two) and all(
-            same(getattr(one, part.name), getattr(two, part.name)) for part in fields(one)
-        )
-    if isinstance(one, (tuple, list)):
-        return len(one) == len(two) and all(map(same, one, two))
-    if isinstance(one, (float, np.ndarray)):
-        return np.asarray(one, dtype=float).tobytes() == np.asarray(two, dtype=float).tobytes()
-    return bool(one == two)
-
-
-def test_extreme_numbers_survive(tmp_path: Path) -> None:
-    made = certificate()
-    sweep = made.sweeps[0]
-    odd = np.array([5e-324, -0.0, 1.7976931348623157e308, 1 / 3, 2.0**-1022])
-    changed = replace(sweep, multipliers=(odd, *sweep.multipliers[1:]), exponents=(-(2**20), 7))
-    for bound in (0.0, 5e-324, 1e308, 0.1):
-        replace(made, sweeps=(changed,), bound=bound).save(tmp_path / "c.json")
-        after = Certificate.load(tmp_path / "c.json")
-        assert same(after.bound, bound)
-        assert same(after.sweeps[0], changed)
+def certificate() -> Certificate:
+    return lc.certify(network(), lc.Ball(CENTER, 0.5), lc.Scalar())
 
 
 def test_a_file_appears_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,8 +68,8 @@ def test_what_cannot_be_saved(tmp_path: Path) -> None:
 # Files that are not what was saved.
 
 
-def saved(case: str = "ball") -> dict[str, Any]:
-    return signed(encode(Certificate, certificate(case)))
+def saved() -> dict[str, Any]:
+    return signed(encode(Certificate, certificate()))
 
 
 def unreadable(path: Path, text: str | bytes, message: str) -> None:
@@ -208,17 +166,6 @@ def test_hostile_files_with_a_right_checksum(name: str, tmp_path: Path) -> None:
     unreadable(tmp_path / "c.json", json.dumps(signed(content)), message)
 
 
-@pytest.mark.parametrize("columns", [{"layer": [-2, -2]}, {"void": [0]}])
-def test_a_tree_of_unequal_columns_proves_nothing(columns: dict[str, list[float]], tmp_path: Path) -> None:
-    content = saved()["content"] | {"tree": sapling(**columns)}
-    (tmp_path / "c.json").write_text(json.dumps(signed(content)))
-    loaded = Certificate.load(tmp_path / "c.json")
-    with pytest.raises(ProofFailed, match="differ in length"):
-        lc.verify(network(), loaded)
-    with pytest.raises(ProofFailed, match="differ in length"):  # the second opinion looks at trees that it needs
-        lc.verify(network(), replace(loaded, bound=0.5 * loaded.bound), exact=True)
-
-
 def test_every_exception_of_the_codec_is_about_a_field_that_exists() -> None:
     ours = [vars(module) for name, module in list(sys.modules.items()) if name.startswith("lipcert.")]
     known = {name: kind for names in ours for name, kind in names.items() if is_dataclass(kind)}
@@ -244,27 +191,3 @@ def test_each_kind_of_answer_has_its_own_files(tmp_path: Path) -> None:
     file.write_text(json.dumps(signed([], "sweep")))
     with pytest.raises(UnreadableCertificate, match="a sweep must have rows"):
         lc.load_answer(file)
-
-
-def test_numbers_that_are_not_finite_are_not_saved(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match="not finite"):
-        replace(certificate(), witness=np.array([0.0, np.nan, 0.0])).save(tmp_path / "c.json")
-    assert not list(tmp_path.iterdir())
-
-
-def test_norms_and_units_come_back(tmp_path: Path) -> None:
-    model = network()
-    for norm in (lc.LInf(), lc.L1(scale=[0.1, 2.0, 3.0]), lc.L2(scale=[1.0, 2.0, 3.0])):
-        made = lc.certify(model, lc.Ball(CENTER, 0.5), lc.ClosedForm(), input_norm=norm, output_norm=lc.L2(scale=0.3))
-        made.save(tmp_path / "c.json")
-        after = Certificate.load(tmp_path / "c.json")
-        assert after.part == made.part
-        assert lc.verify(model, after) <= made.bound
-    ball = lc.Ball(CENTER, 0.5, norm=lc.LInf(scale=[0.1, 2.0, 3.0]))
-    rows = lc.sweep(model, ball, [0.1], lc.ClosedForm(), input_norm="linf")
-    lc.save_answer(rows, tmp_path / "c.json")
-    (row,) = lc.load_answer(tmp_path / "c.json")  # type: ignore[misc]
-    assert isinstance(row, lc.SweepRow)
-    assert row.trivial == np.inf
-    assert isinstance(row.certificate.region, lc.Ball)
-    assert row.certificate.region.norm == ball.norm

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import replace
 from typing import Any
 
@@ -11,9 +10,8 @@ import pytest
 
 import lipcert as lc
 from lipcert.errors import ProofFailed
-from lipcert.kernel import cover as ledger
 from lipcert.kernel.checker import lipschitz_fact
-from lipcert.kernel.cover import LEAF, Cover, Leaf
+from lipcert.kernel.cover import LEAF, Cover
 from lipcert.kernel.piece_bounds import AXIS, PieceBounds
 from lipcert.model.norms import Norms
 from networks import random_network
@@ -82,26 +80,3 @@ def test_bounds_fall_and_trees_prove_them_again() -> None:
     for passed in ([], [1, 2]):  # older files name nodes that were not bounded
         assert lc.verify(NETWORK, replace(claim, tree=replace(found.tree(), passed=np.array(passed)))) <= found.bound
     assert found.tree().leaves == 4
-
-
-def test_an_interrupted_cut_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was written before the interrupt is not taken for a part of the next cut."""
-    found, axis = made(), np.array([AXIS])
-    found.cut([0], axis, np.array([0]), np.array([0.0]))
-    made_leaves = itertools.count()
-
-    def stopping(*arguments: Any) -> Leaf:
-        if next(made_leaves) == 1:
-            raise KeyboardInterrupt
-        return Leaf(*arguments)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(ledger, "Leaf", stopping)
-        with pytest.raises(KeyboardInterrupt):
-            found.cut([1], axis, np.array([1]), np.array([0.0]))
-    assert found.tree().leaves == 2
-    assert {leaf.node for leaf in found.cut([2], axis, np.array([2]), np.array([0.0]))} == {3, 4}
-    tree = found.tree()
-    assert (tree.layer.tolist(), tree.child.tolist()) == ([AXIS, LEAF, AXIS, LEAF, LEAF], [1, 0, 3, 0, 0])
-    claim = replace(lc.certify(NETWORK, BALL, lc.ClosedForm()), tree=tree, bound=found.bound)
-    assert lc.verify(NETWORK, claim) <= found.bound

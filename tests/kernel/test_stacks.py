@@ -19,12 +19,12 @@ from lipcert.kernel.domain import Domain, Pick
 from lipcert.kernel.hints import BOTH, Enclosure
 from lipcert.kernel.neuron_bounds import slope_bounds
 from lipcert.kernel.step import Image
-from lipcert.kernel.sweep import Sweep, at_centers, proving, stacked
+from lipcert.kernel.sweep import Sweep, at_centers, proving
 from lipcert.methods.method import Greedy, MethodGuide
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network, Neurons
 from lipcert.model.regions import Region
-from networks import ROWS, random_network
+from networks import ROWS
 from oracle import Oracle, below, check_inside, rules_of
 
 SAME = 1e-11
@@ -55,25 +55,6 @@ def swept(
 ) -> Sweep:
     with proving():
         return Sweep(network, Domain.of(regions), MethodGuide(method.choose_all, tuple(enclosures))).run()
-
-
-def test_a_stack_that_fails_is_asked_one_by_one() -> None:
-    network = random_network(5, (3, 8, 2), "elu")
-    regions = [lc.Ball(np.zeros(3), size) for size in (0.5, 0.1, 0.3)]
-    asked: list[list[float]] = []
-
-    def ask(domain: Domain | None, some: Sequence[Region]) -> list[float]:
-        sizes = [float(region.radius) for region in some]
-        asked.append(sizes)
-        if 0.3 in sizes:
-            raise np.linalg.LinAlgError("not this one")
-        return sizes
-
-    found = stacked(network, regions, ask)
-    assert found[:2] == [0.5, 0.1]
-    assert isinstance(found[2], lc.ProofFailed)
-    assert "not this one" in str(found[2])
-    assert sorted(map(len, asked)) == [1, 1, 1, 3]
 
 
 # The oracle, which shares no code with the proofs, for every region of a stack.

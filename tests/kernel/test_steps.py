@@ -7,7 +7,6 @@ import pytest
 from scipy import linalg
 from test_oracle import random_step, step_is_valid
 
-from lipcert.errors import ProofFailed
 from lipcert.kernel import step as module
 from lipcert.kernel.step import Step, activate, low_rank_step
 from lipcert.model.arrays import Array
@@ -112,22 +111,6 @@ def test_steps_of_matrices_that_are_not_semidefinite() -> None:
         step = together(cases, signed=True)
         for which, (S, alpha, beta, _) in enumerate(cases):
             assert step_is_valid(S, alpha, beta, single(step, which))
-
-
-@pytest.mark.parametrize("scale", [1e-280, 1e-150, 1e150, 1e280])
-def test_steps_at_the_ends_of_the_range(scale: float) -> None:
-    """S is near one in a sweep; elsewhere a step is valid, or there is none."""
-    rng = np.random.default_rng(5)
-    for _ in range(5):
-        cases = [tame(rng, 3, 2, scale) for _ in range(2)]
-        with np.errstate(all="ignore"):
-            try:
-                step = together(cases)
-            except ProofFailed:
-                continue
-        for which, (S, alpha, beta, _) in enumerate(cases):
-            if np.isfinite(step.P[which]).all():
-                assert step_is_valid(S, alpha, beta, single(step, which))
 
 
 def test_planted_a_residual_that_is_not_charged_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:

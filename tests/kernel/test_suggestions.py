@@ -1,4 +1,4 @@
-"""Whatever ``suggest`` returns, no bound that rests on it is wrong: here the rules that test_chaos.py does not reach."""
+"""Whatever ``suggest`` returns, no bound that rests on it is wrong: the rules that test_chaos.py does not reach."""
 
 from __future__ import annotations
 

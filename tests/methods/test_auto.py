@@ -85,20 +85,6 @@ def test_an_interrupt_in_joint_brings_what_joint_found(
     assert lc.Joint().solve(case).bound < best.bound < 0.9 * lc.Scalar().solve(case).bound
 
 
-def test_an_interrupt_in_split_brings_the_pieces_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
-    plain, calls = PieceBounds.bound, itertools.count()
-
-    def bound(self: PieceBounds, pieces: Pieces) -> Pieces:
-        if next(calls) == 12:
-            raise KeyboardInterrupt
-        return plain(self, pieces)
-
-    monkeypatch.setattr(PieceBounds, "bound", bound)
-    best = interrupted(BALL, lc.Auto(seconds=np.inf))
-    assert best.found_by in ("Joint", "Split")
-    assert best.bound <= lc.certify(paper_network(10, 20, "relu"), BALL, lc.Joint()).bound * 1.001
-
-
 def test_it_ends_where_pieces_promise_nothing() -> None:
     """With sixteen inputs, halving axes gets nowhere: the bound is Joint's, and Auto says so long before its limit."""
     network = random_network(0, (16, 8, 8, 3), "tanh", gain=1.5)

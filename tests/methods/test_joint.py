@@ -130,19 +130,6 @@ def test_outside_the_feasible_set_there_is_no_value() -> None:
     assert chain(np.full(chain.size, np.log(chain.size) + 1e-6), 1e-3) is not None
 
 
-def test_affine_layers_are_merged_and_change_nothing() -> None:
-    network, slopes = mixed(8, (3, 5, 5, 5, 5, 5, 5, 2))
-    chain = chain_of(network, slopes)
-    assert {link.layer for link in chain.links} == {0, 1, 3, 4}
-    weights = [layer.weight for layer in network.layers]
-    short = [weights[0], weights[1], weights[3] * slopes[2][0] @ weights[2]]
-    short += [weights[4], weights[6] * slopes[5][0] @ weights[5]]
-    merged = chain_of(lc.Network.from_weights(short), [slopes[k] for k in (0, 1, 3, 4)])
-    x = np.full(chain.size, np.log(chain.size) + 0.5)
-    assert at(chain, x, 1e-3).f == pytest.approx(at(merged, x, 1e-3).f, rel=1e-12)
-    np.testing.assert_allclose(at(chain, x, 1e-3).gradient, at(merged, x, 1e-3).gradient, rtol=1e-9, atol=1e-13)
-
-
 @pytest.mark.parametrize("cell", [(10, 5), (10, 10), (20, 5), (20, 10), (40, 5), (60, 5)])
 def test_global_bounds_are_lipsdp_s(cell: tuple[int, int]) -> None:
     width, layers = cell
@@ -165,13 +152,3 @@ def test_dead_neurons(rows: bool) -> None:
     ball = lc.Ball(np.zeros(4), 0.5)
     network = lc.Network.from_weights(weights, activation="silu")
     assert lc.lower_bound(network, ball).value <= lc.certify(network, ball, lc.Joint()).bound
-
-
-def test_multipliers_on_the_edge_are_moved_inside() -> None:
-    network = random_network(2, (3, 6, 6, 2))
-    proof = scalar(network)
-    chain = Chain(network.layers[0].weight, proof.kept)
-    x = chain.coordinates([T - 0.05 for T in log_multipliers(proof)])
-    assert chain(x, 1e-3) is not None
-    with pytest.raises(np.linalg.LinAlgError, match="feasible"):
-        chain.coordinates([T - 10.0 for T in log_multipliers(proof)])

@@ -134,19 +134,6 @@ def interrupt(_: int, frame: FrameType | None) -> None:
         os.kill(os.getpid(), signal.SIGINT)
 
 
-def test_a_number_of_pieces_is_a_budget_that_every_machine_keeps() -> None:
-    network, ball = random_network(3, (3, 12, 12, 2), "relu", gain=3.0), lc.Ball(np.zeros(3), 1.0)
-    trees = []
-    for pieces in (30, 30, 200):
-        split = lc.Split(lc.ClosedForm(), np.inf, 1e-6, pieces=pieces)
-        trees.append(tree_of(lc.certify(network, ball, split)))
-        assert pieces <= len(trees[-1].layer) <= 2 * pieces
-    first, again, more = trees
-    np.testing.assert_array_equal(first.layer, again.layer)
-    np.testing.assert_array_equal(first.value, again.value)
-    assert first.bound == again.bound > more.bound
-
-
 def test_all_inputs_cannot_be_cut_where_slopes_bend() -> None:
     with pytest.raises(InvalidInput, match="bounded region"):
         lc.certify(random_network(5, (3, 4, 2), "tanh"), None, quick())

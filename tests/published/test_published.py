@@ -19,7 +19,7 @@ from lipcert.methods.method import Problem
 from lipcert.methods.semidefinite import Inequality, Solution, solve, symmetric_sum
 from lipcert.model.arrays import Array
 from lipcert.model.regions import Region
-from lipcert.published import NotApplicable, Published, SolverFailed, Trivial, eclipse, lipsdp
+from lipcert.published import NotApplicable, Published, SolverFailed, Trivial, lipsdp
 from lipcert.published.eclipse import Handover, acc, closed_form, fast, positive
 from lipcert.published.lipsdp import ACCURACY
 from lipcert.questions.certify import METHODS
@@ -153,18 +153,6 @@ def test_one_layer_and_sparse_and_still_networks() -> None:
 
 
 # two roads to one optimum
-
-
-@pytest.mark.parametrize("activation", ["relu", "silu", "elu"])
-def test_own_solver_and_clarabel_agree(activation: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    network = random_network(21, (4, 7, 6, 7, 3), activation)
-    region = lc.Ball(np.full(4, 0.1), 1.0)
-    methods = pub.LipSDP(), pub.LipSDP("layer"), pub.GeoLIP(), pub.EclipseGenLocal("Fast")
-    own = [method.value(network, region) for method in methods]
-    for module in (lipsdp, eclipse):
-        monkeypatch.setattr(module, "solve", lambda problem, tolerance=0.0: by_clarabel(problem))
-    for method, value in zip(methods, own, strict=True):
-        assert method.value(network, region) == pytest.approx(value, rel=2e-6), method
 
 
 def test_glipsdp_is_lipsdp() -> None:

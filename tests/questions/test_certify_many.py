@@ -86,15 +86,6 @@ def test_more_regions_than_go_together() -> None:
         assert lc.verify(network, certificate) <= certificate.bound
 
 
-@pytest.mark.parametrize("method", [lc.Scalar(), lc.Joint(iterations=8, rounds=1)], ids=str)
-def test_other_methods(method: Method) -> None:
-    network = random_network(2, (3, 7, 6, 2), "elu", gain=2.0)
-    regions = mixed(3, 6)[:5]
-    for region, certificate in zip(regions, lc.certify_many(network, regions, method), strict=True):
-        assert certificate.bound == pytest.approx(lc.certify(network, region, method).bound, rel=1e-5)
-        assert lc.verify(network, certificate) <= certificate.bound
-
-
 def test_generators_single_regions_and_nothing() -> None:
     network, ball = random_network(2, (2, 5, 2), "tanh"), lc.Ball([0.1, 0.2], 0.3)
 

@@ -54,10 +54,3 @@ def test_the_audit_proves_a_tree_across_kinks() -> None:
     network = networks()["direct"]
     found = lc.certify(network, BOX, lc.Split(tolerance=0.01, seconds=np.inf, pieces=200))
     assert lc.verify(network, found, exact=True) <= found.bound
-
-
-@pytest.mark.parametrize("name", list(networks()))
-def test_lower_bound_is_not_below_sampling(name: str) -> None:
-    network = networks()[name]
-    found = lc.lower_bound(network, BOX, seconds=None)
-    assert found.value >= seen_norm(network, 50_000) * (1.0 - 1e-9)

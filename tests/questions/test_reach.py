@@ -46,13 +46,6 @@ def test_every_output_is_inside(seed: int) -> None:
     holds(seed, 1000)
 
 
-def test_a_point() -> None:
-    network = random_network(1, (2, 4, 3), "elu")
-    found = lc.reach(network, lc.Ball([0.3, -0.4], 0.0), lc.Auto(np.inf, 8))
-    np.testing.assert_allclose(found.upper - found.lower, 0.0, atol=1e-11)
-    assert ((found.lower <= found.center) & (found.center <= found.upper)).all()
-
-
 def test_the_figure_holds_what_it_says(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     from lipcert.show import plots
