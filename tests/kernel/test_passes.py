@@ -12,6 +12,7 @@ import lipcert as lc
 from lipcert.kernel.hints import BOTH, Linear, Part
 from lipcert.kernel.sweep import Sweep, ask, intervals, recall
 from lipcert.methods.method import MethodGuide
+from lipcert.suggest.reports import layer_reports
 from networks import random_network
 
 NETWORK = random_network(5, (3, 6, 5, 4, 2), "elu", gain=2.0)
@@ -71,7 +72,7 @@ def test_other_questions_find_nothing() -> None:
 
 def test_what_is_remembered_cannot_be_written_to() -> None:
     sweep, hints = ask(NETWORK, BALL, GUIDE)
-    report = sweep.reports(0)[0]
+    report = layer_reports(sweep)[0]
     for array in (report.lower, report.upper, hints.multipliers[0]):
         with pytest.raises(ValueError, match="read-only"):
             array[...] = 0.0

@@ -11,11 +11,12 @@ from lipcert.arguments.words import upward
 from lipcert.errors import ProofFailed
 from lipcert.kernel.checker import Proved, lipschitz_fact
 from lipcert.kernel.cover import Tree
-from lipcert.kernel.facts import LayerReport, LipschitzFact
+from lipcert.kernel.facts import LipschitzFact
 from lipcert.kernel.hints import Curved, Hints, Part
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 from lipcert.model.regions import Region
+from lipcert.suggest.reports import LayerReport
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -18,6 +18,22 @@ _DUAL = {"l1": np.inf, "l2": 2, "linf": 1}
 class RegionPoints(ABC):
     """What every region can do for a search."""
 
+    center: Array
+
+    @property
+    @abstractmethod
+    def dimension(self) -> int | None:
+        """Number of inputs, or None where any will do."""
+
+    def check(self, inputs: int) -> None:
+        """An error unless this is one region, not a stack, of that many inputs."""
+        if self.dimension is not None and self.dimension != inputs:
+            raise InvalidInput(f"the region has {self.dimension} coordinates, the network has {inputs} inputs")
+        if self.center.ndim > 1:
+            raise InvalidInput(
+                f"region must be one region, got a stack of shape {self.center.shape[:-1]}; take them singly"
+            )
+
     @abstractmethod
     def project(self, points: Array) -> Array:
         """Points of the region near the given ones; those already inside are unchanged."""
@@ -29,6 +45,10 @@ class RegionPoints(ABC):
     @abstractmethod
     def sample(self, count: int, rng: np.random.Generator) -> Array:
         """Points of the region, (count, ..., inputs), spread over it and its boundary."""
+
+    @abstractmethod
+    def fitted(self, network: Any) -> Self:
+        """The same region with flat coordinates, as many as the network has inputs; an error if that cannot be."""
 
 
 class EverywherePoints(RegionPoints):
@@ -48,6 +68,10 @@ class EverywherePoints(RegionPoints):
     def sample(self, count: int, rng: np.random.Generator) -> Array:
         """Refused."""
         raise InvalidInput(f"{self} cannot be sampled; give a Ball or a Box")
+
+    def fitted(self, network: Any) -> Self:
+        """The same."""
+        return self
 
 
 class BoxPoints(RegionPoints):
@@ -77,6 +101,11 @@ class BoxPoints(RegionPoints):
         points = np.clip((1.0 - share) * self.lower + share * self.upper, self.lower, self.upper)
         points[::3] = np.where(coin < 0.5, self.lower, self.upper)[::3]
         return points
+
+    def fitted(self, network: Any) -> Self:
+        """The same box with flat coordinates."""
+        ends = [_flat(self, network, name, getattr(self, name)) for name in ("lower", "upper")]
+        return self if ends[0] is self.lower else type(self)(*ends)
 
 
 class BallPoints(RegionPoints):
@@ -155,6 +184,26 @@ class BallPoints(RegionPoints):
         share = rng.random(direction.shape[:-1]) ** (1.0 / direction.shape[-1])
         share[::2] = 1.0
         return self.project(self.center + (self.radius * share)[..., None] * direction * self.units)
+
+    def fitted(self, network: Any) -> Self:
+        """The same ball with flat coordinates."""
+        center = _flat(self, network, "center", self.center)
+        if center is self.center:
+            return self
+        sizes = np.unique(self.radius)
+        if center.ndim == 1 and sizes.size > 1:
+            raise InvalidInput(f"radius must be one number for one center, got {sizes.size} different ones")
+        clip = self.clip and tuple(_flat(self, network, "clip", side) for side in (self.clip.lower, self.clip.upper))
+        radius = sizes[0] if center.ndim == 1 else self.radius
+        return type(self)(center, radius, clip, self.norm)  # type: ignore[call-arg]
+
+
+def _flat(region: BoxPoints | BallPoints, network: Any, name: str, array: Array) -> Array:
+    """One of the region's arrays with coordinates as the network has inputs."""
+    if region.uniform:
+        return np.full(network.inputs, array[0])
+    made: Array = network.flat(name, array)
+    return made.reshape(-1) if made.ndim > 1 and made.size == network.inputs else made  # a batch of one
 
 
 def _require_dimension(region: BoxPoints | BallPoints) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -68,3 +68,21 @@ def scale_in_words(scale: Any) -> str:
     shown = flat if len(flat) <= _SCALES else [*flat[:3], "…", flat[-1]]
     words = ", ".join(f"{x:g}" if isinstance(x, (int, float)) else str(x) for x in shown)
     return f"({words})" if np.ndim(scale) else words
+
+
+class NormWords:
+    """Of a norm."""
+
+    scale: Any
+    name: ClassVar[str]
+    symbol: ClassVar[str]
+
+    def record(self) -> dict[str, Any]:
+        """For JSON: its name, and its scale if it has one."""
+        return {"name": self.name} if self.scale == 1.0 else {"name": self.name, "scale": self.scale}
+
+    def __str__(self) -> str:
+        return self.symbol if self.scale == 1.0 else f"{self.symbol} in units of {scale_in_words(self.scale)}"
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({'' if self.scale == 1.0 else f'scale={scale_in_words(self.scale)}'})"

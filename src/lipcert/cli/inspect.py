@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from rich.console import Console
 from scipy import sparse
 
+from lipcert.arguments.networks import entries
 from lipcert.cli import options, output
 from lipcert.cli.options import option
 from lipcert.errors import InvalidInput
@@ -19,7 +20,7 @@ from lipcert.importers.lowering import Origin
 from lipcert.kernel.hints import BOTH
 from lipcert.methods.greedy import ClosedForm
 from lipcert.methods.method import Problem
-from lipcert.model.network import Network, entries
+from lipcert.model.network import Network
 from lipcert.model.regions import Region
 from lipcert.questions.certify import question
 from lipcert.questions.tables import Cell, Table

@@ -9,11 +9,12 @@ from typing import Any, Final
 
 import numpy as np
 
+from lipcert.arguments.networks import entries
 from lipcert.errors import UnreadableModel
 from lipcert.importers.lowering import Origin
 from lipcert.model.activation_table import STRAIGHT
 from lipcert.model.arrays import Array
-from lipcert.model.network import Layer, Network, entries
+from lipcert.model.network import Layer, Network
 from lipcert.runtime.clock import clock
 
 _WORK, _FEWEST = 5e8, 10

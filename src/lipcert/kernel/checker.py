@@ -11,7 +11,7 @@ from lipcert.errors import InvalidInput, ProofFailed
 from lipcert.kernel.arithmetic import inflate, matvec, norm_above
 from lipcert.kernel.cover import Cover, Tree, prove_tree
 from lipcert.kernel.domain import Domain, check_region
-from lipcert.kernel.facts import LayerReport, LipschitzFact
+from lipcert.kernel.facts import LipschitzFact
 from lipcert.kernel.fourier import by_channel, prove_symbols
 from lipcert.kernel.hints import Curved, Hints, Interval, Linear, Part
 from lipcert.kernel.jacobian import norm_bounds
@@ -26,6 +26,7 @@ from lipcert.model.convolution import Convolution
 from lipcert.model.network import Network
 from lipcert.model.regions import Region
 from lipcert.suggest.multipliers import StoredGuide
+from lipcert.suggest.reports import LayerReport, layer_reports
 
 _FAR, _FLAT = 1000.0, 1e-2
 """Sizes of sums, and slopes of a layer, beyond which a batched and a single pass may differ in digits that verify would
@@ -176,7 +177,7 @@ def lipschitz_facts(
                 bound, ends = float(sweeps[0].bounds[which]), (hints[:-1], ())
             rules = rules_of(target, place, hints, False) | ({"norms"} if not part.norms.plain else set())
             fact = _fact(network, origin[id(place)], part, bound, rules)
-            found.append(Proved(fact, *ends, last.reports(which)))
+            found.append(Proved(fact, *ends, layer_reports(last, which)))
         return found
 
     return stacked(target, places, sweep)

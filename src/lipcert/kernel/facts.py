@@ -83,18 +83,3 @@ class EllipsoidFact(Fact):
 
     center: Array
     shape: Array
-
-
-@dataclass(frozen=True, eq=False)
-class LayerReport:
-    """One hidden layer: where its pre-activations lie, the slopes there, and the multipliers T. For readers; no fact.
-
-    ``multiplier`` is relative: the true T is 4**exponent times it.
-    """
-
-    lower: Array
-    upper: Array
-    alpha: Array
-    beta: Array
-    multiplier: Array
-    exponent: int

@@ -35,7 +35,6 @@ from lipcert.kernel.arithmetic import Near, down, inflate, up
 from lipcert.kernel.coupling import Form, coupled_step, form
 from lipcert.kernel.domain import Domain, check_region, kind_of, same_region
 from lipcert.kernel.enclosures import BackSubstitution, activated, activated_ends, affine, trajectory
-from lipcert.kernel.facts import LayerReport
 from lipcert.kernel.hints import Enclosure, Hints, Interval, Linear, Lipschitz, Part
 from lipcert.kernel.neuron_bounds import check_domain, slope_bounds
 from lipcert.kernel.norms import columns_times, ellipsoid_above, sound, start_gain
@@ -303,14 +302,6 @@ class Sweep:
         multipliers = [T[which] for T in self.hinted]
         exponents = [int(view.exponent[which]) for view in self.views]
         return Hints(self.enclosures, tuple(multipliers), tuple(exponents), tuple(lines), self.start)
-
-    def reports(self, which: int) -> tuple[LayerReport, ...]:
-        """What is known of each hidden layer for one region."""
-        found = []
-        for view, T, interval, slopes in zip(self.views, self.hinted, self.intervals, self.slopes, strict=True):
-            lower, upper, alpha, beta = (end[which] for end in (*interval, *slopes))
-            found.append(LayerReport(lower, upper, alpha, beta, T[which], int(view.exponent[which])))
-        return tuple(found)
 
     def _interval(self, index: int, size: int, axes: Array | None) -> Interval:
         """Where the pre-activations of a layer lie, (count, neurons)."""

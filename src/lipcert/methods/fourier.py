@@ -15,7 +15,6 @@ from itertools import pairwise
 
 import numpy as np
 
-from lipcert.kernel.facts import LayerReport
 from lipcert.kernel.fourier import Torus, torus_of
 from lipcert.kernel.hints import Hints, Interval
 from lipcert.kernel.neuron_bounds import all_slopes
@@ -26,6 +25,7 @@ from lipcert.methods.split import Auto
 from lipcert.model.arrays import Array, dense
 from lipcert.model.network import Network
 from lipcert.runtime.clock import OutOfTime, clock
+from lipcert.suggest.reports import LayerReport
 
 _WORK = 6e9
 """Operations of a value with its gradient; if all frequencies take more, a part of them is used."""

@@ -19,12 +19,12 @@ from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 import numpy as np
 from scipy import linalg, sparse
 
+from lipcert.arguments.networks import entries
 from lipcert.kernel.hints import Linear
 from lipcert.methods.greedy import ClosedForm, Diagonal, closed_form
 from lipcert.methods.method import Candidate, Kept, Method, Problem, Stage, symmetric
 from lipcert.methods.semidefinite import inverse_of
 from lipcert.model.arrays import Array, Weight, dense, times
-from lipcert.model.network import entries
 from lipcert.model.norms import PLAIN, Norms
 from lipcert.runtime.clock import OutOfTime, clock, timed
 from lipcert.runtime.machine import enclosing_seconds

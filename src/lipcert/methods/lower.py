@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from lipcert.answers.certificate import Certificate
+from lipcert.arguments.networks import check_network
 from lipcert.errors import InvalidInput
 from lipcert.kernel.enclosures import at_kink, stretch_below
 from lipcert.kernel.hints import Part
@@ -22,7 +23,7 @@ from lipcert.kernel.norms import length_above
 from lipcert.kernel.piece_bounds import Bounding, Pieces
 from lipcert.model.activations import Activation
 from lipcert.model.arrays import Array, dense, times
-from lipcert.model.network import Network, network_in
+from lipcert.model.network import Network
 from lipcert.model.norms import PLAIN, Norm, Norms, norm_in
 from lipcert.model.regions import Ball, Region
 from lipcert.runtime.clock import Progress, clock, timed
@@ -97,7 +98,7 @@ def lower_bound(
     progress
         Called with short lines that say how far the search is.
     """
-    network_in(network)
+    check_network(network)
     if not isinstance(region, Region):
         raise InvalidInput(f"region must be a Ball, Box or Everywhere, got {type(region).__name__}")
     region = region.fitted(network)

@@ -12,7 +12,6 @@ import numpy as np
 from lipcert.errors import InvalidInput
 from lipcert.kernel.cover import Cover
 from lipcert.kernel.domain import Domain, is_box
-from lipcert.kernel.facts import LayerReport
 from lipcert.kernel.hints import Curved, Enclosure, Hints, Interval, Linear, Part
 from lipcert.kernel.sweep import Guide, Sweep, View, ask, proving
 from lipcert.model.arrays import Array, Weight, dense, times
@@ -23,6 +22,7 @@ from lipcert.runtime.clock import clock
 from lipcert.runtime.machine import require_memory
 from lipcert.suggest.lines import suggested_lines
 from lipcert.suggest.multipliers import start_near
+from lipcert.suggest.reports import LayerReport, layer_reports
 
 _LEAST = 1e-60
 """Slope ranges of saturated neurons are widened to this, so that their squares and inverses stay floats."""
@@ -280,7 +280,7 @@ class Problem:
         pairs = () if self.network.coupled else zip(sweep.views, sweep.hinted, strict=True)
         kept = tuple(Kept.of(view, hint) for view, hint in pairs)
         sweeps = (*self.history, hints)
-        return Candidate(float(sweep.bounds[0]), sweep.reports(0), sweeps, kept=kept, notes=repairs(sweep))
+        return Candidate(float(sweep.bounds[0]), layer_reports(sweep), sweeps, kept=kept, notes=repairs(sweep))
 
     def knowing(self, candidate: Candidate) -> Problem:
         """The same problem with the intervals of a candidate, which are not tightened."""

@@ -8,14 +8,14 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from lipcert.arguments.words import scale_in_words
+from lipcert.arguments.words import NormWords, scale_in_words
 from lipcert.errors import InvalidInput
 from lipcert.model.arrays import Array
 
 Self = TypeVar("Self", bound="Norm")
 
 
-class Norm(ABC):
+class Norm(NormWords, ABC):
     """A norm ‖x‖ of vectors: that of the vector x/scale, coordinate by coordinate.
 
     ``scale`` says what one unit of each coordinate is: with ``scale=(0.1, 100)`` a change by 0.1 in the first
@@ -66,16 +66,6 @@ class Norm(ABC):
         """The norm of each vector (..., n), rounded as it comes."""
         units = self.units(vectors.shape[-1])
         return np.linalg.norm(vectors if units is None else vectors / units, ord=_ORDERS[self.name], axis=-1)
-
-    def record(self) -> dict[str, Any]:
-        """For JSON: its name, and its scale if it has one."""
-        return {"name": self.name} if self.scale == 1.0 else {"name": self.name, "scale": self.scale}
-
-    def __str__(self) -> str:
-        return self.symbol if self.scale == 1.0 else f"{self.symbol} in units of {scale_in_words(self.scale)}"
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({'' if self.scale == 1.0 else f'scale={scale_in_words(self.scale)}'})"
 
 
 @dataclass(frozen=True, repr=False)
@@ -161,11 +151,3 @@ def norm_in(name: str, value: Any) -> Norm:
     if not isinstance(value, Norm):
         raise InvalidInput(f"{name} must be a norm such as LInf() or L2(scale=[0.1, 100]), got {value!r}")
     return value
-
-
-def norm_of_ball(norm: Any, size: int | None) -> Norm:
-    """The norm of a ball in so many coordinates, None of any number, or an error that names the argument."""
-    found = norm_in("norm", norm)
-    if size is not None:
-        found.check(size, "norm")
-    return found

@@ -10,10 +10,8 @@ import numpy as np
 
 from lipcert.arguments.numbers import clip_of, corners, radii, scaled
 from lipcert.arguments.points import BallPoints, BoxPoints, EverywherePoints, RegionPoints
-from lipcert.errors import InvalidInput
 from lipcert.model.arrays import Array, frozen
-from lipcert.model.network import Network
-from lipcert.model.norms import PLAIN, LInf, Norm, norm_of_ball
+from lipcert.model.norms import PLAIN, LInf, Norm, norm_in
 
 
 class Region(RegionPoints, ABC):
@@ -34,19 +32,6 @@ class Region(RegionPoints, ABC):
     @abstractmethod
     def dimension(self) -> int | None:
         """Number of inputs, or None where any will do."""
-
-    @abstractmethod
-    def fitted(self, network: Network) -> Region:
-        """The same region with flat coordinates, as many as the network has inputs; an error if that cannot be."""
-
-    def check(self, inputs: int) -> None:
-        """An error unless this is one region, not a stack, of that many inputs."""
-        if self.dimension is not None and self.dimension != inputs:
-            raise InvalidInput(f"the region has {self.dimension} coordinates, the network has {inputs} inputs")
-        if self.center.ndim > 1:
-            raise InvalidInput(
-                f"region must be one region, got a stack of shape {self.center.shape[:-1]}; take them singly"
-            )
 
     @property
     def extent(self) -> Array:
@@ -69,9 +54,6 @@ class Everywhere(EverywherePoints, Region):
     def dimension(self) -> None:
         return None
 
-    def fitted(self, network: Network) -> Region:
-        return self
-
 
 class _Bounded(Region):
     bounded: ClassVar[bool] = True
@@ -81,13 +63,6 @@ class _Bounded(Region):
     @property
     def dimension(self) -> int | None:
         return None if self.uniform else int(self.center.shape[-1])
-
-    def flat(self, network: Network, name: str, array: Array) -> Array:
-        """One of the region's arrays with coordinates as the network has inputs."""
-        if self.uniform:
-            return np.full(network.inputs, array[0])
-        made = network.flat(name, array)
-        return made.reshape(-1) if made.ndim > 1 and made.size == network.inputs else made  # a batch of one
 
 
 @dataclass(frozen=True, eq=False, init=False, repr=False)
@@ -128,10 +103,6 @@ class Box(BoxPoints, _Bounded):
             radius = size * np.linalg.norm(reach / size, axis=-1)
         _freeze(self, lower=np.array(low), upper=np.array(high), center=center, radius=radius)
 
-    def fitted(self, network: Network) -> Box:
-        low, high = self.flat(network, "lower", self.lower), self.flat(network, "upper", self.upper)
-        return self if low is self.lower else Box(low, high)
-
 
 @dataclass(frozen=True, eq=False, init=False, repr=False)
 class Ball(BallPoints, _Bounded):
@@ -167,7 +138,9 @@ class Ball(BallPoints, _Bounded):
         middle = scaled("center", center)
         uniform, middle = middle.ndim == 0, np.atleast_1d(middle)
         box = None if clip is None else Box(*clip_of(clip, middle))
-        norm = norm_of_ball(norm, None if uniform else middle.shape[-1])
+        norm = norm_in("norm", norm)
+        if not uniform:
+            norm.check(middle.shape[-1], "norm")
         self._around(middle, radii(radius, middle), box, norm, uniform)
 
     @staticmethod
@@ -200,16 +173,6 @@ class Ball(BallPoints, _Bounded):
             return self.radius
         units = self.units
         return self.radius * float(np.linalg.norm(units) if isinstance(self.norm, LInf) else units.max())
-
-    def fitted(self, network: Network) -> Ball:
-        center = self.flat(network, "center", self.center)
-        if center is self.center:
-            return self
-        sizes = np.unique(self.radius)
-        if center.ndim == 1 and sizes.size > 1:
-            raise InvalidInput(f"radius must be one number for one center, got {sizes.size} different ones")
-        clip = self.clip and tuple(self.flat(network, "clip", side) for side in (self.clip.lower, self.clip.upper))
-        return Ball(center, sizes[0] if center.ndim == 1 else self.radius, clip, self.norm)
 
 
 def _freeze(region: Region, **arrays: Array) -> None:

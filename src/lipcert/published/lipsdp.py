@@ -14,7 +14,6 @@ from scipy import linalg, sparse
 from scipy.sparse.linalg import eigsh
 
 from lipcert.errors import InvalidInput
-from lipcert.kernel.facts import LayerReport
 from lipcert.methods.greedy import ITERATIVE, largest, top
 from lipcert.methods.method import Problem, Stage
 from lipcert.methods.semidefinite import Inequality, SolverFailed, solve
@@ -23,6 +22,7 @@ from lipcert.model.network import Network
 from lipcert.model.norms import Norms
 from lipcert.model.regions import Everywhere
 from lipcert.published.base import Multipliers, Published, Run, global_slopes, require
+from lipcert.suggest.reports import LayerReport
 
 _MATRICES = 20
 """Dense matrices in all coordinates that a semidefinite program needs at once."""

@@ -15,6 +15,7 @@ import numpy as np
 
 from lipcert import published
 from lipcert.answers.certificate import Certificate
+from lipcert.arguments.networks import check_network
 from lipcert.errors import Interrupted, InvalidInput, ProofFailed
 from lipcert.kernel.checker import Proved, lipschitz_fact, lipschitz_facts
 from lipcert.kernel.hints import BOTH, Enclosure, Part
@@ -26,7 +27,7 @@ from lipcert.methods.method import Candidate, Greedy, Method, MethodGuide, Probl
 from lipcert.methods.split import Auto, Split, affordable, can_cut
 from lipcert.model.arrays import Array, indices
 from lipcert.model.convolution import Convolution
-from lipcert.model.network import Network, network_in
+from lipcert.model.network import Network
 from lipcert.model.norms import Norm, Norms, norm_in
 from lipcert.model.regions import Ball, Everywhere, Region
 from lipcert.published.base import Published
@@ -490,7 +491,7 @@ def question(
     network: Network, region: Region, method: Method | str, enclosures: Sequence[Enclosure] = BOTH
 ) -> tuple[Region, Method]:
     """Check the arguments; return the region with the network's number of inputs, and the method."""
-    network_in(network)
+    check_network(network)
     if not isinstance(region, Region):
         raise InvalidInput(f"region must be a Ball, Box or Everywhere, got {type(region).__name__}")
     chosen = method_of(method)

@@ -7,13 +7,16 @@ from dataclasses import replace
 import numpy as np
 from scipy import sparse
 
+from lipcert.arguments.networks import check_network
 from lipcert.errors import InvalidInput
-from lipcert.model.network import Layer, Network, network_in
+from lipcert.model.network import Layer, Network
 
 
 def classifier(network: Network) -> Network:
     """The same network with at least two outputs: one logit f is (0, f), so that class 1 is where f is positive."""
-    if network_in(network).outputs > 1:
+    if not isinstance(network, Network):
+        check_network(network)
+    if network.outputs > 1:
         return network
     last = network.layers[-1]
     _check_sign(network, last)

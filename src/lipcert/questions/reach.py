@@ -11,13 +11,14 @@ import numpy as np
 
 from lipcert.answers.proofs import Pieces
 from lipcert.answers.reach import Reach, reach_set
+from lipcert.arguments.networks import check_network
 from lipcert.errors import Interrupted, InvalidInput
 from lipcert.kernel.hints import BOTH, Enclosure
 from lipcert.kernel.outputs import OutputBounds
 from lipcert.kernel.piece_bounds import OutputRows
 from lipcert.methods.method import Method
 from lipcert.methods.split import FEW_INPUTS, VANISHING, Auto, RowSearch, attained, covering, output_values
-from lipcert.model.network import Network, network_in
+from lipcert.model.network import Network
 from lipcert.model.regions import Region
 from lipcert.questions.certify import question
 from lipcert.questions.prove_outputs import limited, shorter_limit, splitting, stages
@@ -72,7 +73,7 @@ def reach(
     [5.293] [6.] [6.707]
     """
     started = time.perf_counter()
-    network_in(network)
+    check_network(network)
     if not isinstance(region, Region) or not region.bounded:
         raise InvalidInput("reach needs a bounded region, such as Ball(center, radius)")
     region, method = question(network, region, Auto() if method is None else method, enclosures)

@@ -11,6 +11,7 @@ import numpy as np
 
 from lipcert.answers.proofs import Pieces, Proof
 from lipcert.answers.sensitivity import Sensitivity, pair_facts, sensitivities
+from lipcert.arguments.networks import check_network
 from lipcert.errors import Interrupted, InvalidInput, ProofFailed
 from lipcert.kernel.facts import PairsFact
 from lipcert.kernel.hints import BOTH, Enclosure, Part
@@ -21,7 +22,7 @@ from lipcert.methods.greedy import ClosedForm
 from lipcert.methods.method import Method, Problem
 from lipcert.methods.split import FEW_INPUTS, VANISHING, Auto, RowSearch, attained, covering, entry_sizes
 from lipcert.model.arrays import indices
-from lipcert.model.network import Network, network_in
+from lipcert.model.network import Network
 from lipcert.model.regions import Everywhere, Region
 from lipcert.questions.certify import question
 from lipcert.questions.prove_outputs import limited, shorter_limit, splitting, stages
@@ -88,7 +89,7 @@ def sensitivity(
     """
     started = time.perf_counter()
     region = Everywhere() if region is None else region
-    network_in(network)
+    check_network(network)
     region, method = question(network, region, Auto() if method is None else method, enclosures)
     into, out = _groups("inputs", inputs, network.inputs), _groups("outputs", outputs, network.outputs)
     work = _Work(network, region, method, out, into)

@@ -15,9 +15,10 @@ from typing import Any, Final, TypeVar
 
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
+from lipcert.arguments.networks import entries
 from lipcert.errors import InvalidInput, LipcertError, ProofFailed
 from lipcert.model.convolution import Convolution
-from lipcert.model.network import Network, entries
+from lipcert.model.network import Network
 
 THREADED_FROM = 600
 """Width from which threaded products pay; below it a second thread mostly waits."""
