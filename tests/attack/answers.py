@@ -94,7 +94,7 @@ _METHODS = ("lc.ClosedForm()",) * 6 + ("lc.Scalar()", "lc.Auto(np.inf, 8)")
 
 def radius(rng: np.random.Generator, log: Log) -> None:
     """One classifier, one point."""
-    net, x = some(rng, _bumps, _bumps, _scaled, _whole, _natural)(rng)
+    net, x = some(rng, _bumps, _bumps, _plain, _plain, _whole)(rng)
     options = some(rng, "", "", ", curvature=False")
     if rng.random() < 0.5:  # a few sizes are faster than a search
         options += f", radii={[float(10.0 ** rng.uniform(-2, 1)) for _ in range(2)]}"
@@ -114,7 +114,7 @@ def radius(rng: np.random.Generator, log: Log) -> None:
 
 def campaigns(rng: np.random.Generator, log: Log) -> None:
     """A campaign of two points and two radii."""
-    net, x = some(rng, _bumps, _scaled, _natural)(rng)
+    net, x = some(rng, _bumps, _plain, _plain)(rng)
     points = np.stack([x, x + 0.1 * float(np.abs(x).max(initial=0.0)) * rng.standard_normal(x.shape)])
     radii = sorted({float(some(rng, 0.1, 1.0, 3.0, extreme(rng, -600, 10))) for _ in range(2)})
     with tempfile.TemporaryDirectory() as folder:
@@ -164,21 +164,19 @@ def _bumps(rng: np.random.Generator) -> tuple[Network, Array]:
     return lc.Network.from_weights(weights, biases, some(rng, "relu", "relu", leaky(0.01))), np.zeros(1)
 
 
-def _scaled(rng: np.random.Generator) -> tuple[Network, Array]:
-    d = int(rng.integers(1, 3))
-    d, n = some(rng, (d, 3), (d, 3), (4, 2))
-    net = plain(rng, (d, n, 3, int(rng.integers(2, 4))), some(rng, "relu", leaky(tilted(rng)), leaky(0.1)))
-    return rescaled(net, rng, int(some(rng, 100, 370, 600))), rng.standard_normal(d)
-
-
 def _whole(rng: np.random.Generator) -> tuple[Network, Array]:
     sizes = [int(rng.integers(1, 3)), *rng.integers(1, 3, int(rng.integers(1, 3))).tolist(), 2]
     rows = "relu", "hardswish", "hardtanh", leaky(-1.0), "relu6", "softsign"
     return whole(rng, sizes, rows), rng.integers(-4, 5, sizes[0]) / 2.0
 
 
-def _natural(rng: np.random.Generator) -> tuple[Network, Array]:
-    d, scale = int(rng.integers(1, 3)), float(some(rng, 1.0, 1.0, 1e110, 1e-110, 1e160))
-    net = plain(rng, (d, 4, 3, 3), some(rng, "relu", "tanh", "silu", "elu", "sin", "softplus"))
-    first, *others, last = (np.array(layer.weight) for layer in net.layers)
-    return like(net, [first / scale, *others, last * scale]), rng.standard_normal(d) * float(some(rng, 1.0, scale))
+def _plain(rng: np.random.Generator) -> tuple[Network, Array]:
+    """A network of natural size in other units inside, where its activations allow it, and of its input."""
+    d, scale = int(some(rng, 1, 2, 4)), float(some(rng, 1.0, 1.0, 1e110, 1e-110, 1e160))
+    row = some(rng, "relu", leaky(tilted(rng)), leaky(0.1), "tanh", "silu", "elu", "sin", "softplus")
+    net = rescaled(plain(rng, (d, 2 if d == 4 else 4, 3, int(rng.integers(2, 4))), row), rng, 370)
+    first, *others = (np.array(layer.weight) for layer in net.layers)
+    with np.errstate(over="ignore"):
+        first = first / scale
+    net = like(net, [first, *others]) if np.isfinite(first).all() else net
+    return net, rng.standard_normal(d) * float(some(rng, 1.0, scale))

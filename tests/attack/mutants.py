@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import random
 import tempfile
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -15,10 +15,10 @@ import lipcert as lc
 from attack.draw import extreme, leaky, plain, region, rescaled, sizes, some
 from attack.log import Log
 from attack.points import steepest
+from attack.trees import random_tree
 from fuzz_bytes import mangled
 from fuzz_documents import rewritten, signed
 from lipcert.answers.certificate import Certificate
-from lipcert.kernel.cover import Tree
 from lipcert.kernel.hints import Hints, Linear, Lipschitz, Part
 from lipcert.model.arrays import Array
 
@@ -45,7 +45,7 @@ def mutants(rng: np.random.Generator, log: Log) -> None:
     for _ in range(12):
         other = cert
         for _ in range(int(rng.integers(1, 4))):
-            other = some(rng, *_CHANGES)(rng, other)
+            other = _mutated(rng, other, net)
         other = replace(other, bound=float(some(rng, 1.7e308, 1.7e308, cert.bound * 0.999, cert.bound)))
         found = log.ask("lc.verify(net, cert)", net=net, cert=other)
         same = other.region is cert.region and other.part == cert.part
@@ -59,8 +59,11 @@ def _elsewhere(rng: np.random.Generator, net: lc.Network, cert: Certificate) -> 
 
 def _shaken(rng: np.random.Generator, array: Array) -> Array:
     """An array with some entries changed, by a little or altogether."""
-    out = np.array(array, dtype=float)
+    out = np.array(array)
     if not out.size:
+        return out
+    if out.dtype.kind != "f":
+        out.flat[rng.integers(out.size)] += int(some(rng, -1, 1, 2, -3, 1000))
         return out
     sort = rng.integers(7)
     if sort == 0:
@@ -73,110 +76,56 @@ def _shaken(rng: np.random.Generator, array: Array) -> Array:
         return np.asarray(rng.permutation(out))
     if sort == 4 and rng.random() < 0.3:
         return out[:-1]
-    out[rng.integers(out.size)] = some(
-        rng, 0.0, -1.0, 1e-320, 1e300, -1e300, np.nan, np.inf, -np.inf, extreme(rng), rng.normal()
-    )
+    far = 0.0, -1.0, 1e-320, 1e300, -1e300, np.nan, np.inf, -np.inf, extreme(rng), rng.normal()
+    out.flat[rng.integers(out.size)] = some(rng, *far)
     return out
 
 
-def _sweep(rng: np.random.Generator, sweep: Hints) -> Hints:
-    sort = rng.integers(6)
-    if sort <= 1 and sweep.multipliers:
-        k, changed = int(rng.integers(len(sweep.multipliers))), list(sweep.multipliers)
-        changed[k] = _shaken(rng, changed[k])
-        return replace(sweep, multipliers=tuple(changed))
-    if sort == 2 and sweep.exponents:
-        powers = list(sweep.exponents)
-        powers[rng.integers(len(powers))] += int(some(rng, -1, 1, 40, -40, 600, -600, 2**20, -(2**20), 2**31))
-        return replace(sweep, exponents=tuple(powers))
-    if sort in (3, 4) and sweep.lines:
-        k, lines = int(rng.integers(len(sweep.lines))), list(sweep.lines)
-        low, high = lines[k]
-        lines[k] = some(rng, (_shaken(rng, low), high), (low, _shaken(rng, high)), (high, low))
-        return replace(sweep, lines=tuple(lines))
-    linear = Linear(some(rng, None, 0, 1, -1, 7))
-    return replace(sweep, enclosures=some(rng, (), (Lipschitz(),), (linear,), (*sweep.enclosures, linear)))
+def changed(rng: np.random.Generator, value: Any) -> Any:
+    """The value with one array, number or entry changed, anywhere inside."""
+    if isinstance(value, np.ndarray):
+        return _shaken(rng, value)
+    if isinstance(value, tuple):
+        k, sort = int(rng.integers(max(len(value), 1))), rng.integers(8)
+        if sort < 2 or not value:
+            return value[:k] + value[k + 1 :] if sort else value + value[k : k + 1]
+        return (*value[:k], value[-1] if sort == 2 else changed(rng, value[k]), *value[k + 1 :])
+    if isinstance(value, (int, float)):
+        return value + int(some(rng, -1, 1, 40, -40, 600, -600, 2**20, -(2**20), 2**31))
+    names = [field.name for field in fields(value)] if is_dataclass(value) else []
+    name = some(rng, *names) if names else ""
+    return replace(value, **{name: changed(rng, getattr(value, name))}) if name else value
 
 
 def other_hints(rng: np.random.Generator, sweep: Hints, inputs: int) -> Hints:
     """Hints with a change, or for an ellipsoid that begins larger or smaller than the unit ball."""
     if rng.random() < 0.6:
-        return _sweep(rng, sweep)
+        sort = some(rng, (), (Lipschitz(),), (Linear(some(rng, None, 0, 1, -1, 7)),))
+        return replace(sweep, enclosures=sort) if rng.random() < 0.2 else cast(Hints, changed(rng, sweep))
     power = int(some(rng, -1, -30, 30, -90))
     exponents = tuple(e + power for e in sweep.exponents)
     return replace(sweep, start=np.full(inputs, 2.0**power), exponents=exponents)
 
 
-def _sweeps(rng: np.random.Generator, cert: Certificate) -> Certificate:
-    sweeps = list(cert.sweeps)
+def _mutated(rng: np.random.Generator, cert: Certificate, net: lc.Network) -> Certificate:
+    """Other hints, another tree, or another claim."""
     sort = rng.random()
-    if sweeps and sort < 0.8:
-        k = int(rng.integers(len(sweeps)))
-        sweeps[k] = other_hints(rng, sweeps[k], cert.region.dimension or 2)
-    elif sort < 0.9:
-        sweeps = sweeps + sweeps
-    else:
-        sweeps = sweeps[1:]
-    return replace(cert, sweeps=tuple(sweeps))
-
-
-def _tree(rng: np.random.Generator, cert: Certificate) -> Certificate:
-    tree = cert.tree
-    if tree is None:
-        return _sweeps(rng, cert)
-    name = some(rng, "layer", "index", "value", "child", "void", "neuron", "weight", "value", "weight")
-    column = np.array(getattr(tree, name))
-    if name in ("value", "weight"):
-        changes: dict[str, Any] = {name: _shaken(rng, column)}
-    elif name in ("void", "neuron") and rng.random() < 0.6:  # weights invented for other leaves
-        count = int(rng.integers(1, 5))
-        changes = {
-            "void": rng.choice(_leaves(tree), count),
-            "neuron": rng.integers(0, max(int(tree.neuron.max(initial=1)), 1), count),
-            "weight": rng.standard_normal(count) * float(some(rng, 1.0, 1e300, 1e-300)),
-        }
-    else:
-        if column.size:
-            column[rng.integers(column.size)] += int(some(rng, -1, 1, 2, -3, 1000))
-        changes = {name: column}
-    return replace(cert, tree=replace(tree, **changes))
-
-
-def _leaves(tree: Tree) -> Array:
-    """The leaves, or all nodes where a change before has left none."""
-    leaves = np.flatnonzero(tree.layer == -2)
-    return leaves if leaves.size else np.arange(len(tree.layer))
-
-
-def _grown(rng: np.random.Generator, cert: Certificate) -> Certificate:
-    """Another leaf of the tree is cut, or a tree appears."""
-    tree = cert.tree
-    if tree is None:
-        return replace(cert, tree=Tree(np.array([-2]), np.zeros(1, int), np.zeros(1), np.zeros(1, int), 1.7e308))
-    leaf, axis, value = int(rng.choice(_leaves(tree))), int(some(rng, -1, 0, 0, 1)), float(rng.normal())
-    cut = {"layer": axis, "index": rng.integers(3), "value": some(rng, 0.0, value, 1e-320, -1e300)}
-    columns: dict[str, Any] = {}
-    for name, entry in {**cut, "child": len(tree.layer)}.items():
-        columns[name] = np.append(getattr(tree, name), [-2, -2] if name == "layer" else [0, 0])
-        columns[name][leaf] = entry
-    return replace(cert, tree=replace(tree, **columns))
-
-
-def _claims(rng: np.random.Generator, cert: Certificate) -> Certificate:
-    """Another region, part or network; the digest is that of the network, but for one time in four."""
-    sort = rng.integers(4)
-    if sort == 0:
-        return replace(cert, network="0" * 64)
-    if sort == 1 and isinstance(cert.region, lc.Ball):
-        radius = float(cert.region.radius) * float(some(rng, 2.0, 0.0, 1e-300))
-        return replace(cert, region=lc.Ball(cert.region.center, radius))
-    if sort == 2:
-        layers = int(rng.integers(-1, 2)), int(rng.integers(0, 5))
-        return replace(cert, part=Part(layers, some(rng, None, (0,), (5,), ())))
-    return replace(cert, part_sweeps=some(rng, cert.sweeps, cert.sweeps[:1], ()))
-
-
-_CHANGES: Any = (_sweeps, _sweeps, _sweeps, _tree, _tree, _grown, _claims)
+    if sort < 0.4:
+        inputs = cert.region.dimension or 2
+        return replace(cert, sweeps=tuple(other_hints(rng, sweep, inputs) for sweep in cert.sweeps))
+    if sort < 0.5:
+        return replace(cert, sweeps=changed(rng, cert.sweeps))
+    if sort < 0.8 and cert.tree is not None:
+        return replace(cert, tree=changed(rng, cert.tree))
+    if sort < 0.9 and cert.region.bounded:
+        return replace(cert, tree=random_tree(rng, net, cert.region))
+    layers = int(rng.integers(-1, 2)), int(rng.integers(0, 5))
+    part = Part(layers, some(rng, None, (0,), (5,), ()))
+    region = cert.region
+    if isinstance(region, lc.Ball):
+        region = lc.Ball(region.center, float(region.radius) * float(some(rng, 2.0, 0.0, 1e-300)))
+    claims: list[dict[str, Any]] = [{"network": "0" * 64}, {"region": region}, {"part": part}]
+    return replace(cert, **some(rng, *claims, {"part_sweeps": some(rng, cert.sweeps, cert.sweeps[:1], ())}))
 
 
 def files(rng: np.random.Generator, log: Log) -> None:

@@ -17,15 +17,10 @@ onnx = pytest.importorskip("onnx", reason="onnx is an extra")
 def model(tmp_path: Path) -> str:
     """Convolution, batch norm, residual, max-pool, softmax."""
     rng = np.random.default_rng(0)
-    stored = {
-        "w": rng.standard_normal((2, 1, 3, 3)),
-        "s": np.ones(2),
-        "b": np.zeros(2),
-        "m": np.zeros(2),
-        "v": np.ones(2),
-        "u": rng.standard_normal((2, 2, 1, 1)),
-        "h": rng.standard_normal((18, 3)),
-    }
+    shapes = {"w": (2, 1, 3, 3), "u": (2, 2, 1, 1), "h": (18, 3)}
+    stored = {name: rng.standard_normal(shape) for name, shape in shapes.items()}
+    stored |= {"s": np.ones(2), "b": np.zeros(2), "m": np.zeros(2), "v": np.ones(2)}
+    pool = {"kernel_shape": [2, 2], "strides": [2, 2], "pads": [0, 0, 1, 1]}
     nodes = [
         node("Conv", "x w", "c", name="conv", pads=[1, 1, 1, 1]),
         node("BatchNormalization", "c s b m v", "n", name="norm"),
@@ -33,7 +28,7 @@ def model(tmp_path: Path) -> str:
         node("Conv", "r u", "k", name="skip"),
         node("Tanh", "k", "t", name="squash"),
         node("Add", "t r", "a", name="sum"),
-        node("MaxPool", "a", "p", name="pool", kernel_shape=[2, 2], strides=[2, 2], pads=[0, 0, 1, 1]),
+        node("MaxPool", "a", "p", name="pool", **pool),
         node("Flatten", "p", "f", name="flat"),
         node("MatMul", "f h", "l", name="head"),
         node("Softmax", "l", name="probabilities"),
@@ -58,8 +53,6 @@ def test_layers_and_what_was_folded(model: str, lipcert: Command) -> None:
     assert second["activations"] == {"tanh": 50, "identity": 50}
     assert second["carried"] == 50
     assert record["layers"][-1]["folded"][-1] == "head (MatMul)"
-    bound = lipcert.json("bound", model, "--method", "scalar", *OPTIONS, "--center", "zeros", "--radius", "0.1")
-    assert bound["lower"] <= bound["bound"]
 
 
 def test_wrong_use_is_told(model: str, lipcert: Command) -> None:
