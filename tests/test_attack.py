@@ -40,7 +40,7 @@ def test_a_few_cases_of_every_kind_find_nothing(kind: str, times: int) -> None:
     (log,) = run([kind], 20, 600.0, cases=cases)
     assert log.cases == cases
     assert log.checks > 0
-    assert [found.what for found in log.violations] == []
+    assert log.violations == []
 
 
 def verify_modules() -> list[Any]:
@@ -137,7 +137,7 @@ def test_a_foreign_exception_is_a_violation(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(lc, "verify", broken)
     (log,) = run(["ties"], 20, 60.0, case=0)
-    assert "foreign exception IndexError: no such thing" in log.violations[0].what
+    assert "foreign exception IndexError: no such thing" in log.violations[0]
 
 
 def test_a_refusal_is_none(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,18 +22,6 @@ from lipcert.kernel.cover import Tree
 from lipcert.kernel.hints import Linear, Lipschitz
 
 
-@dataclass(frozen=True)
-class Violation:
-    """An answer that is wrong, or an exception that should not be, with the command that asks again."""
-
-    what: str
-    code: str
-    again: str
-
-    def __str__(self) -> str:
-        return f"VIOLATION: {self.what}\n  {self.code}\n  {self.again}"
-
-
 @dataclass(eq=False)
 class Log:
     """Counts of one kind, and its violations."""
@@ -46,7 +34,7 @@ class Log:
     refusals: int = 0
     checks: int = 0
     seconds: float = 0.0
-    violations: list[Violation] = field(default_factory=list)
+    violations: list[str] = field(default_factory=list)
     code: str = ""
 
     @property
@@ -111,7 +99,7 @@ class Log:
     def violation(self, what: str) -> None:
         """Note that the last answer was wrong."""
         again = f"python -m attack --seed {self.seed} --kinds {self.kind} --case {self.case}"
-        self.violations.append(Violation(what, self.code, again))
+        self.violations.append(f"VIOLATION: {what}\n  {self.code}\n  {again}")
 
 
 def _place(error: Exception) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import base64
-import itertools
 import json
 import sys
 from collections.abc import Callable
@@ -26,9 +25,8 @@ import lipcert as lc
 import lipcert.audit
 from lipcert.answers.certificate import Certificate
 from lipcert.audit import engine
-from lipcert.audit.balls import balls, largest_eigenvalue, positive_definite
 from lipcert.definitions.functions import precision
-from lipcert.definitions.rows import function, zeros
+from lipcert.definitions.rows import function
 from lipcert.errors import LipcertError, ProofFailed
 from lipcert.kernel.cover import LEAF, Tree
 from lipcert.model.activations import Activation
@@ -344,45 +342,3 @@ def test_it_asks_for_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "flint", None)
     with pytest.raises(LipcertError, match=r'pip install "lipcert\[exact\]"'):
         lc.verify(network, certificate, exact=True)
-
-
-def test_points_where_a_function_turns() -> None:
-    """All zeros of a function are found, each in a small ball."""
-    with precision(128):
-        found = zeros(lambda x: x * x * x - 3 * x + 1, -3, 3)
-        assert [round(float(x), 6) for x in found] == [-1.879385, 0.347296, 1.532089]
-        assert all(float(x.rad()) < 1e-30 for x in found)
-        assert zeros(lambda x: x * x + 1, -3, 3) == []
-
-
-def test_positive_definite_is_proved_or_not() -> None:
-    rng = np.random.default_rng(0)
-    with precision(128):
-        for n in range(1, 9):
-            factor = rng.standard_normal((n, n))
-            whole = factor @ factor.T
-            for shift, answer in ((0.0, True), (1.0 + 1e-9, False)):
-                moved = whole - shift * np.linalg.eigvalsh(whole)[0] * np.eye(n)
-                assert positive_definite(balls(moved)) is answer
-            top = np.linalg.eigvalsh(whole)[-1]
-            assert float(largest_eigenvalue(balls(whole))) == pytest.approx(top, rel=1e-12)
-        assert not positive_definite(balls(np.ones((2, 2))))
-        assert not positive_definite(np.array([[arb(1, 2)]]))
-
-
-def test_supports_are_above_and_sharp() -> None:
-    rng = np.random.default_rng(0)
-    for number in range(30):
-        center, radius = rng.standard_normal(3), float(rng.uniform(0.1, 1.0))
-        clip = lc.Box(center - rng.uniform(0, 0.6, 3), center + rng.uniform(0, 0.6, 3))
-        region: Region = [lc.Ball(center, radius), clip, lc.Ball(center, radius, clip=clip)][number % 3]
-        rows = rng.standard_normal((4, 3))
-        with precision(128):
-            inputs = engine.inputs_of(region, 3)
-            assert inputs is not None
-            found = [float(x) for x in inputs.support(balls(rows))]
-        grid = np.array(list(itertools.product(np.linspace(-1, 1, 25), repeat=3)))
-        points = region.project(center + 1.5 * radius * grid)
-        best = (points @ rows.T).max(axis=0)
-        assert (best <= np.array(found) + 1e-12).all()
-        assert (np.array(found) <= best + 0.05 * np.linalg.norm(rows, axis=1)).all()
