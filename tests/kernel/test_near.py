@@ -246,13 +246,6 @@ def test_a_sum_that_is_left_out_is_noticed(monkeypatch: pytest.MonkeyPatch, name
         assert any(outside(rng, plain) for _ in range(200))
 
 
-def test_nothing_is_known_of_a_quotient_by_what_may_be_zero() -> None:
-    with np.errstate(divide="ignore"):
-        found = Near.of(np.ones(2)) / Near(np.array([1.0, 1.0]), np.array([1.0, 0.5]))
-    assert np.isinf(found.error[0])
-    assert found.error[1] < 2.1
-
-
 SIZES = ["+", "*", "/", "@", "sum", "max", "least", "norm", "lost"]
 
 

@@ -273,13 +273,3 @@ def test_regions_that_no_rule_covers() -> None:
     ):
         with pytest.raises(ProofFailed, match=message):
             check_region(region, 3)
-
-
-def test_what_a_factor_misses() -> None:
-    rng = np.random.default_rng(2)
-    L = np.tril(rng.standard_normal((2, 10, 10)))
-    C = L @ np.swapaxes(L, -1, -2)
-    error = rng.standard_normal(C.shape)
-    error = error + np.swapaxes(error, -1, -2)
-    sums = np.abs(error).sum(axis=-1)
-    np.testing.assert_allclose(near.factor_rows(near.Approx(C + error, symmetric=True), L), sums, rtol=1e-8)

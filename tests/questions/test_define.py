@@ -214,19 +214,6 @@ def test_straight_pieces_are_exact() -> None:
 
 
 @pytest.mark.parametrize(
-    ("knots", "slopes", "name"), [([0.0], [0.0, 1.0], "relu"), ([-1.0, 1.0], [0, 1, 0], "hardtanh")]
-)
-def test_straight_pieces_of_the_table(knots: list[float], slopes: list[float], name: str) -> None:
-    mine = lc.piecewise_linear(knots, slopes, float(lc.activation(name).value(np.array(knots[0]))))
-    networks = [random_network(7, (4, 9, 9, 3), row) for row in (mine, name)]
-    region = lc.Ball(np.full(4, 0.3), 0.7)
-    one, two = (lc.certify(network, region, lc.Joint()).bound for network in networks)
-    assert one == pytest.approx(two, rel=1e-9)
-    x = np.random.default_rng(0).normal(size=(50, 4))
-    np.testing.assert_allclose(networks[0](x), networks[1](x), rtol=1e-14, atol=1e-14)
-
-
-@pytest.mark.parametrize(
     ("knots", "slopes", "value", "message"),
     [
         ([1.0, 0.0], [0, 1, 2], 0.0, "ascending knots"),

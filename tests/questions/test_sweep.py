@@ -41,16 +41,6 @@ def test_rows_are_what_they_say(activation: str) -> None:
     assert falling[-1].bound == pytest.approx(norm, rel=1e-9)
 
 
-def test_a_clip_is_kept() -> None:
-    network = random_network(3, (3, 10, 2), "tanh")
-    ball = lc.Ball(np.full(3, 0.5), 9.0, clip=(0.0, 1.0))
-    rows = lc.sweep(network, ball, [2.0, 0.5])
-    for row in rows:
-        inside = lc.Ball(ball.center, row.radius, clip=(0.0, 1.0))
-        assert row.bound == pytest.approx(lc.certify(network, inside, lc.Joint()).bound, rel=5e-3)
-    assert rows[0].bound < lc.sweep(network, ball.center, [2.0])[0].bound
-
-
 @pytest.mark.parametrize(
     ("radii", "message"),
     [([], "radii must be one or more"), ([-1.0], "radii must be one or more"), ([np.nan], "radii must be finite")],
