@@ -6,6 +6,8 @@ number below is exact to within a radius that can be read off.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,8 @@ from flint import arb, fmpq, fmpq_mat
 from lipcert.definitions.functions import Function, ball, jet, precision, rational
 from lipcert.definitions.rows import function
 from lipcert.model.activations import Activation
+from lipcert.model.arrays import dense
+from lipcert.model.network import Network
 
 __all__ = [
     "PRECISION",
@@ -21,6 +25,7 @@ __all__ = [
     "ball",
     "diagonal",
     "exact",
+    "exact_outputs",
     "highest",
     "matrix",
     "positive_semidefinite",
@@ -64,9 +69,11 @@ def highest(row: Activation, sign: int, low: arb, high: arb, slope: arb) -> arb:
 
 
 def matrix(array: Any) -> fmpq_mat:
-    """A float matrix as fractions, exactly."""
-    rows = np.atleast_2d(np.asarray(array, dtype=float))
-    return fmpq_mat([[rational(x) for x in row] for row in rows])
+    """A matrix of floats or fractions as fractions, exactly."""
+    rows = np.atleast_2d(np.asarray(array)).tolist()
+    return fmpq_mat(
+        [[fmpq(x.numerator, x.denominator) if isinstance(x, Fraction) else rational(x) for x in r] for r in rows]
+    )
 
 
 def diagonal(entries: Any) -> fmpq_mat:
@@ -88,3 +95,20 @@ def positive_semidefinite(symmetric: fmpq_mat) -> bool:
             factor = rows[i][k] / pivot
             rows[i] = [a - factor * b for a, b in zip(rows[i], rows[k], strict=True)]
     return True
+
+
+PIECES: dict[str, Callable[[Fraction], Fraction]] = {
+    "relu": lambda v: max(v, Fraction(0)),
+    "hardswish": lambda v: Fraction(0) if v <= -3 else v if v >= 3 else v * (v + 3) / 6,
+}
+"""Activations that map fractions to fractions."""
+
+
+def exact_outputs(network: Network, x: list[Fraction]) -> list[Fraction]:
+    """The outputs of a network in rational arithmetic; all neurons of a layer have one activation of PIECES."""
+    for layer in network.layers:
+        rows = zip(dense(layer.weight).tolist(), layer.bias.tolist(), strict=True)
+        x = [sum((Fraction(w) * z for w, z in zip(row, x, strict=True)), Fraction(b)) for row, b in rows]
+        if layer.neurons is not None:
+            x = [PIECES[layer.neurons.groups[0][0].name](v) for v in x]
+    return x

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 import lipcert as lc
+from exact import exact_outputs
 from lipcert.kernel.arithmetic import Near
 from lipcert.kernel.counterexample import nearest_counterexample
 from lipcert.kernel.outputs import output_at
-from lipcert.model.arrays import Array, dense
+from lipcert.model.arrays import Array
 from lipcert.model.norms import L1, L2, LInf, Norm
 from networks import random_network
 
@@ -19,17 +20,8 @@ LINE = lc.Network.from_weights([np.eye(2), np.eye(2)], activation="relu")
 """Of positive inputs the larger one is the class."""
 
 
-def exact_outputs(network: lc.Network, x: Array) -> list[Fraction]:
-    """The outputs of a ReLU network in rational arithmetic."""
-    z = [Fraction(v) for v in x.tolist()]
-    for layer in network.layers:
-        rows, bias = dense(layer.weight).tolist(), layer.bias.tolist()
-        z = [
-            sum((Fraction(w) * v for w, v in zip(row, z, strict=True)), Fraction(b))
-            for row, b in zip(rows, bias, strict=True)
-        ]
-        z = z if layer.neurons is None else [max(v, Fraction(0)) for v in z]
-    return z
+def fractions(x: Array) -> list[Fraction]:
+    return [Fraction(v) for v in x.tolist()]
 
 
 def exactly_within(norm: Norm, offset: list[Fraction], distance: float) -> bool:
@@ -55,7 +47,7 @@ def test_what_is_said_holds_exactly(norm: Norm) -> None:
         assert (told is not None) == inside.any()
         if told is None:
             continue
-        outputs = exact_outputs(network, told.point)
+        outputs = exact_outputs(network, fractions(told.point))
         assert outputs[told.rival] > outputs[label]
         offset = [Fraction(a) - Fraction(b) for a, b in zip(told.point.tolist(), center.tolist(), strict=True)]
         assert exactly_within(norm, offset, told.distance)
@@ -77,7 +69,7 @@ def test_what_an_attack_finds_holds_exactly(norm: Norm) -> None:
     assert found.found.sum() > 4
     assert (found.found == np.isfinite(found.distances)).all()
     for k in np.flatnonzero(found.found):
-        outputs = exact_outputs(network, found.points[k])
+        outputs = exact_outputs(network, fractions(found.points[k]))
         assert max(outputs) > outputs[labels[k]]
         offset = [Fraction(a) - Fraction(b) for a, b in zip(found.points[k].tolist(), points[k].tolist(), strict=True)]
         assert exactly_within(norm, offset, float(found.distances[k]))

@@ -95,7 +95,7 @@ def test_supports_of_boxes(count: int, kind: str) -> None:
     rng = np.random.default_rng(1)
     for scale in (1.0, 1e-200, 1e100):
         with np.errstate(over="ignore", under="ignore"):
-            drawn = np.clip(scale * MAKERS[kind](rng, 2 * count, 5), -1e250, 1e250)
+            drawn = np.clip(scale * MAKERS[kind](rng, (2 * count, 5)), -1e250, 1e250)
         ends = np.sort(drawn.reshape(2, count, 5), axis=0)
         ends[1, :, 2] = ends[0, :, 2]  # flat
         domain = Domain.of([lc.Box(low, high) for low, high in zip(*ends, strict=True)])

@@ -16,7 +16,7 @@ from lipcert.kernel.arithmetic import largest_eigenvalue_above
 from lipcert.kernel.fourier import Torus, by_channel, prove_symbols, torus_of
 from lipcert.kernel.hints import Hints
 from lipcert.kernel.neuron_bounds import all_slopes
-from lipcert.methods.fourier import FourierChain, closed_form, scalar
+from lipcert.methods.fourier import FourierChain, closed_form
 from lipcert.model.arrays import Array
 from lipcert.model.convolution import Convolution
 from lipcert.model.network import Network
@@ -116,17 +116,6 @@ def largest_jacobian(network: Network) -> float:
             slopes.append(np.where(random.random((40, layer.size)) < share, high, low))
         norms.append(np.linalg.norm(network.jacobian_of(slopes, (40,)), 2, axis=(-2, -1)).max())
     return float(max(norms))
-
-
-@pytest.mark.parametrize("choose", [closed_form, scalar])
-@pytest.mark.parametrize("activation", ACTIVATIONS, ids=["relu", "leaky", "silu"])
-@pytest.mark.parametrize("name", ROUND)
-def test_a_circular_stack_has_the_bound_of_the_dense_engine(name: str, activation: Any, choose: Any) -> None:
-    network = stack(ROUND[name], activation, circular=True)
-    hints = hints_of(network, choose)
-    dense = proved_bound(network, lc.Everywhere(), [spread(network, hints)])
-    assert prove_symbols(network, hints) == pytest.approx(dense, rel=1e-9)
-    assert prove_symbols(network, hints) >= largest_jacobian(network)
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from flint import fmpq, fmpq_mat
 
 import lipcert as lc
-from exact import positive_semidefinite
+from exact import matrix, positive_semidefinite
 from lipcert.kernel.outputs import margins_of
 from lipcert.model.arrays import Array
 from lipcert.questions.prove_outputs import prove_outputs
@@ -106,7 +105,7 @@ def test_the_ellipsoid_of_a_linear_network(seed: int) -> None:
             moved = moved * Fraction(2**52 - 1, 2**52)
         gap = product.dot(exact(center) + moved) + offset - exact(found.center)
         rest = exact(found.shape) - np.outer(gap, gap)
-        assert positive_semidefinite(fmpq_mat([[fmpq(x.numerator, x.denominator) for x in row] for row in rest]))
+        assert positive_semidefinite(matrix(rest))
 
 
 @pytest.mark.parametrize("seed", [pytest.param(k, marks=pytest.mark.slow if k % 2 else ()) for k in SEEDS])

@@ -1,16 +1,15 @@
-"""Passes that methods ask for: proved once, remembered for the certificate, repeated by verify."""
+"""Passes that methods ask for: remembered for the certificate, and only for it."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 
 import lipcert as lc
 from lipcert.kernel.hints import BOTH, Linear, Part
-from lipcert.kernel.sweep import Sweep, ask, intervals, recall
+from lipcert.kernel.sweep import ask, intervals, recall
 from lipcert.methods.method import MethodGuide
 from lipcert.suggest.reports import layer_reports
 from networks import random_network
@@ -19,31 +18,6 @@ NETWORK = random_network(5, (3, 6, 5, 4, 2), "elu", gain=2.0)
 BALL = lc.Ball([0.3, -0.2, 0.9], 0.7)
 GUIDE = MethodGuide(lc.ClosedForm().choose_all, BOTH)
 AGAIN = MethodGuide(lc.ClosedForm().choose_all, (Linear(tilt=0.25),))
-
-
-@pytest.fixture
-def runs(monkeypatch: pytest.MonkeyPatch) -> list[Sweep]:
-    """All passes from now on."""
-    found: list[Sweep] = []
-    honest = Sweep.run
-
-    def run(sweep: Sweep, *arguments: Any, **options: Any) -> Sweep:
-        found.append(sweep)
-        return honest(sweep, *arguments, **options)
-
-    monkeypatch.setattr(Sweep, "run", run)
-    return found
-
-
-@pytest.mark.parametrize(
-    ("method", "most"), [(lc.ClosedForm(), 1), (lc.Scalar(), 1), (lc.Joint(rounds=0), 3), (lc.Joint(), 5)], ids=str
-)
-def test_nothing_is_proved_twice(method: Any, most: int, runs: list[Sweep]) -> None:
-    certificate = lc.certify(NETWORK, BALL, method)
-    assert len(runs) <= most
-    runs.clear()
-    assert lc.verify(NETWORK, certificate) <= certificate.bound
-    assert len(runs) == len(certificate.sweeps)
 
 
 def test_what_is_remembered_is_what_a_pass_proves() -> None:

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import lipcert as lc
+from exact import matrix, positive_semidefinite
 from lipcert.answers.radius import CertifiedRadius, RadiusProof, recheck_radius
 from lipcert.errors import ProofFailed
 from lipcert.kernel import quadratic_form as form
@@ -166,19 +167,6 @@ def exact_form(network: lc.Network, ball: lc.Ball, facts: OutputBounds, told: Du
     return M
 
 
-def semidefinite(M: list[list[Fraction]]) -> bool:
-    """By elimination, the pivots of the last rows first: the value functions themselves."""
-    M = [list(row) for row in M]
-    for k in range(len(M) - 1, -1, -1):
-        if M[k][k] <= 0:
-            return False
-        for i in range(k):
-            factor = M[i][k] / M[k][k]
-            for j in range(k):
-                M[i][j] -= factor * M[k][j]
-    return True
-
-
 @pytest.mark.parametrize("seed", range(4))
 def test_elimination_in_fractions(seed: int) -> None:
     network, ball, facts = case(seed)
@@ -186,10 +174,10 @@ def test_elimination_in_fractions(seed: int) -> None:
     M = exact_form(network, ball, facts, told)
     just = [list(row) for row in M]
     just[0][0] += Fraction(bound + 1e-7 * (1.0 + abs(bound)))
-    assert semidefinite(just)
+    assert positive_semidefinite(matrix(just))
     less = [list(row) for row in M]
     less[0][0] += Fraction(bound - 1e-6 * (1.0 + abs(bound)))
-    assert not semidefinite(less)
+    assert not positive_semidefinite(matrix(less))
 
 
 @cache

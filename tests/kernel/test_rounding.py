@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 from flint import fmpq, fmpq_mat
 from scipy import sparse
+from test_near import Maker, faint, ill_scaled, plain, subnormal
 
 import lipcert as lc
 from exact import diagonal, matrix, positive_semidefinite, rational
@@ -29,47 +28,33 @@ from lipcert.kernel.arithmetic import (
 from lipcert.kernel.domain import Domain, check_region, radius_above
 from lipcert.model.arrays import Array, Weight, dense
 
-Maker = Callable[[np.random.Generator, int, int], Array]
 
-
-def ill_scaled(rng: np.random.Generator, m: int, n: int) -> Array:
-    return rng.choice([-1.0, 1.0], (m, n)) * 10.0 ** rng.uniform(-150, 150, (m, n))
-
-
-def graded(rng: np.random.Generator, m: int, n: int) -> Array:
+def graded(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
     """Rows and columns of very different size."""
+    m, n = shape
     rows, columns = 10.0 ** rng.uniform(-60, 60, (m, 1)), 10.0 ** rng.uniform(-60, 60, n)
     return rows * rng.standard_normal((m, n)) * columns
 
 
-def subnormal(rng: np.random.Generator, m: int, n: int) -> Array:
-    return np.where(rng.random((m, n)) < 0.5, rng.standard_normal((m, n)), 5e-324 * rng.integers(-99, 99, (m, n)))
+def repeated(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    return np.repeat(rng.standard_normal((1, shape[1])), shape[0], axis=0)
 
 
-def faint(rng: np.random.Generator, m: int, n: int) -> Array:
-    """Entries whose squares underflow, some of them to numbers that are not zero."""
-    return rng.standard_normal((m, n)) * 10.0 ** rng.uniform(-200, -140, (m, n))
+def rank_one(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    return np.outer(rng.standard_normal(shape[0]), rng.standard_normal(shape[1]))
 
 
-def repeated(rng: np.random.Generator, m: int, n: int) -> Array:
-    return np.repeat(rng.standard_normal((1, n)), m, axis=0)
-
-
-def rank_one(rng: np.random.Generator, m: int, n: int) -> Array:
-    return np.outer(rng.standard_normal(m), rng.standard_normal(n))
-
-
-def cancelling(rng: np.random.Generator, m: int, n: int) -> Array:
+def cancelling(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
     """Rows that sum to almost nothing."""
-    a = rng.standard_normal((m, n)) * 1e8
+    a = rng.standard_normal(shape) * 1e8
     a[:, -1] = -a[:, :-1].sum(axis=1)
     return a
 
 
 MAKERS: dict[str, Maker] = {
-    "gaussian": lambda rng, m, n: rng.standard_normal((m, n)),
-    "whole numbers": lambda rng, m, n: rng.integers(-3, 4, (m, n)).astype(float),
-    "zeros": lambda _rng, m, n: np.zeros((m, n)),
+    "gaussian": plain,
+    "whole numbers": lambda rng, shape: rng.integers(-3, 4, shape).astype(float),
+    "zeros": lambda _, shape: np.zeros(shape),
     "ill-scaled": ill_scaled,
     "graded": graded,
     "subnormal": subnormal,
@@ -107,7 +92,7 @@ def test_stretched(n: int) -> None:
 def test_norms(kind: str) -> None:
     rng = np.random.default_rng(3)
     for n in (1, 2, 7, 300):
-        rows = MAKERS[kind](rng, 6, n)
+        rows = MAKERS[kind](rng, (6, n))
         if n == 300:
             rows = rows[:1]
         for row, norm in zip(rows, norm_above(rows), strict=True):
@@ -145,7 +130,7 @@ def test_products_of_stacks(kind: str, storage: str) -> None:
     rng = np.random.default_rng(15)
     for m, n in ((1, 1), (4, 3), (3, 6)):
         stack = np.stack(wild(rng, n))
-        made = np.stack([MAKERS[kind](rng, m, n) for _ in stack])
+        made = np.stack([MAKERS[kind](rng, (m, n)) for _ in stack])
         made[:, 0] = 0.0 if m > 1 else made[:, 0]
         weight: Weight = {"dense": made[0], "sparse": as_sparse(made[0]), "stack": made}[storage]
         whole = made if storage == "stack" else np.broadcast_to(dense(weight), made.shape)
@@ -192,8 +177,8 @@ def test_a_diagonal_without_its_charges_is_seen(monkeypatch: pytest.MonkeyPatch)
 @every_kind
 def test_raised_diagonal(kind: str) -> None:
     rng = np.random.default_rng(2)
-    a = symmetric(MAKERS[kind](rng, 5, 5))
-    amount = np.abs(MAKERS[kind](rng, 1, 5))[0]
+    a = symmetric(MAKERS[kind](rng, (5, 5)))
+    amount = np.abs(MAKERS[kind](rng, (1, 5)))[0]
     raised = near.raised(np.array(a), amount)
     for i in range(5):
         assert rational(raised[i, i]) >= rational(a[i, i]) + rational(amount[i])
@@ -208,7 +193,7 @@ def test_raised_diagonal(kind: str) -> None:
 def test_largest_eigenvalue(kind: str) -> None:
     rng = np.random.default_rng(8)
     for n in (1, 2, 5, 7):
-        made = MAKERS[kind](rng, n, n)
+        made = MAKERS[kind](rng, (n, n))
         if kind == "ill-scaled":
             made = np.sign(made) * np.abs(made) ** 0.9  # Cholesky needs room above
         a = symmetric(made)
@@ -247,7 +232,7 @@ def test_size_of_a_box(kind: str) -> None:
     rng = np.random.default_rng(7)
     missed = 0
     for _ in range(40):
-        ends = np.sort(MAKERS[kind](rng, 2, 5), axis=0)
+        ends = np.sort(MAKERS[kind](rng, (2, 5)), axis=0)
         region = lc.Box(ends[0], ends[1])
         middle = [rational(c) for c in region.center]
         away = [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -219,16 +218,19 @@ def test_names_are_forgiving(spelling: str, name: str) -> None:
     [
         ("rellu", {}, "unknown activation 'rellu'; known are .*relu"),
         ("elu", {"alpha": -1.0}, "needs 1e-6 <= alpha <= 1e6, got .*-1.0"),
-        ("celu", {"alpha": 0.0}, "needs 1e-6 <= alpha"),
-        ("softplus", {"beta": 0.0}, "needs 1e-6 <= beta"),
         ("hardtanh", {"min_val": 2.0, "max_val": 1.0}, "needs min_val < max_val"),
-        ("hardsigmoid", {"alpha": -0.1}, "needs 1e-6 <= alpha"),
         ("leaky_relu", {"negative_slope": float("nan")}, "negative_slope must be finite, got nan"),
         ("leaky_relu", {"negative_slope": "steep"}, "negative_slope must be real numbers, got 'steep'"),
         ("relu", {"alpha": 1.0}, "has no parameter alpha; it takes none"),
         ("elu", {"negative_slope": 1.0}, "no parameter negative_slope; it takes alpha"),
         (lc.activation("elu"), {"alpha": 2.0}, "has its parameters already"),
         (7, {}, "must be a name or an Activation, got int"),
+        ("leaky_relu(a)", {}, "'a' is not a number"),
+        ("leaky_relu(0.2", {}, "as in leaky_relu.0.2."),
+        ("leaky_relu(0.2, 3)", {}, "too many parameters; leaky_relu takes negative_slope"),
+        ("leaky_relu(slope=2)", {}, "no parameter slope; it takes negative_slope"),
+        ("leaky_relu(0.2, negative_slope=0.2)", {}, "says negative_slope twice"),
+        ("relu(1)", {}, "relu takes nothing"),
     ],
 )
 def test_bad_activations_are_named(name: Any, parameters: dict[str, Any], expected: str) -> None:
@@ -245,46 +247,19 @@ def test_an_infinite_neighbour_changes_no_value() -> None:
         np.testing.assert_array_equal(together, alone, err_msg=name)
 
 
-# Names with parameters, as files and arguments of load() have them.
-
-
 def written(row: Activation, named: bool) -> str:
     """The activation as text, such as leaky_relu(0.2)."""
     pairs = zip(row.row.parameters, row.parameters, strict=True)
     return f"{row.name}({', '.join(f'{label}={value}' if named else str(value) for label, value in pairs)})"
 
 
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    """Three layers without a word about their activations."""
-    np.savez(tmp_path / "a.npz", W1=np.eye(3), W2=np.eye(3), W3=np.eye(3))
-    return tmp_path / "a.npz"
-
-
 @pytest.mark.parametrize("row", [row for row in ROWS if row.parameters], ids=[x for x in ROW_LABELS if "-" in x])
-def test_names_carry_parameters(row: Activation, file: Path) -> None:
+def test_names_carry_parameters(row: Activation, tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", W1=np.eye(3), W2=np.eye(3), W3=np.eye(3))
     for spec in (written(row, False), written(row, True), [written(row, False), "tanh"], row):
-        first, second = (layer.neurons.groups[0][0] for layer in lc.load(file, spec).layers if layer.neurons)
+        layers = lc.load(tmp_path / "a.npz", spec).layers
+        first, second = (layer.neurons.groups[0][0] for layer in layers if layer.neurons)
         assert first == row
         assert second.name == ("tanh" if isinstance(spec, list) else row.name)
-
-
-@pytest.mark.parametrize(
-    ("spec", "message"),
-    [
-        ("leaky_relu(a)", "'a' is not a number"),
-        ("leaky_relu(0.2", "as in leaky_relu(0.2)"),
-        ("leaky_relu(0.2, 3)", "too many parameters; leaky_relu takes negative_slope"),
-        ("leaky_relu(slope=2)", "no parameter slope; it takes negative_slope"),
-        ("leaky_relu(0.2, negative_slope=0.2)", "says negative_slope twice"),
-        ("relu(1)", "relu takes nothing"),
-        ("nope(2)", "known are abs"),
-        ("hardtanh(2, -2)", "needs min_val < max_val"),
-        ("elu(0)", "needs 1e-6 <= alpha"),
-        (3, "a name such as 'relu' or 'leaky_relu(0.2)', or a list of names with one per hidden layer, got int"),
-        (["relu", 3], "got int"),
-    ],
-)
-def test_names_that_say_nothing(spec: Any, message: str, file: Path) -> None:
-    with pytest.raises(InvalidInput, match=re.escape(message)):
-        lc.load(file, spec)
+    with pytest.raises(InvalidInput, match="got int"):
+        lc.load(tmp_path / "a.npz", ["relu", 3])

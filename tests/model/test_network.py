@@ -14,7 +14,7 @@ from lipcert.errors import InvalidInput
 from lipcert.model import arrays
 from lipcert.model.arrays import Array, product, times
 from lipcert.model.convolution import Convolution
-from lipcert.model.network import Network, Neurons
+from lipcert.model.network import Network
 from networks import ROWS, random_network
 
 MIXED: list[Any] = ["tanh", ["relu", "sin", lc.activation("elu", alpha=2.0), "relu"], "silu"]
@@ -165,16 +165,6 @@ def test_an_activation_on_the_output() -> None:
     net = lc.Network.from_weights([[[2.0]], [[-1.0]]], activation=["relu", "tanh"])
     assert net.depth == 3
     assert net([1.5]).item() == pytest.approx(np.tanh(-3.0))
-
-
-def test_per_neuron_activations_follow_their_neurons() -> None:
-    slopes = lc.activation("prelu", negative_slope=[0.1, 0.2, 0.3])
-    neurons = Neurons.of(["relu", "tanh", "relu", "elu"], 4)
-    v = np.array([-1.0, -1.0, 2.0, -1.0])
-    taken = neurons.take(np.array([3, 1, 0]))
-    np.testing.assert_allclose(taken.value(v[[3, 1, 0]]), neurons.value(v)[[3, 1, 0]])
-    assert Neurons.of(slopes, 3).take(np.array([2, 0])).value(np.array([-1.0, -1.0])).tolist() == [-0.3, -0.1]
-    assert neurons.describe() == "relu, tanh, elu"
 
 
 @pytest.mark.parametrize("name", ["square", "cube"])

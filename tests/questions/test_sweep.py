@@ -41,15 +41,6 @@ def test_rows_are_what_they_say(activation: str) -> None:
     assert falling[-1].bound == pytest.approx(norm, rel=1e-9)
 
 
-@pytest.mark.parametrize(
-    ("radii", "message"),
-    [([], "radii must be one or more"), ([-1.0], "radii must be one or more"), ([np.nan], "radii must be finite")],
-)
-def test_wrong_radii(radii: list[float], message: str) -> None:
-    with pytest.raises(lc.InvalidInput, match=message):
-        lc.sweep(random_network(0, (3, 4, 2)), CENTER, radii)
-
-
 def test_the_table(lipcert: Command) -> None:
     options = ("--center", "0.2,-0.4,0.5", "--radii", "1,0.1,0.01", "--method", "closed-form")
     outcome = lipcert("sweep", "model.npz", *options)
