@@ -167,33 +167,6 @@ def test_glipsdp_is_lipsdp() -> None:
             obeys(network, region, certificate.bound)
 
 
-def test_closed_forms_by_hand() -> None:
-    network = lc.Network.from_weights([[[2.0, 0.0], [0.0, 1.0]], [[3.0, 0.0]]])
-    assert pub.LipSDP().value(network) == pytest.approx(6.0, rel=1e-6)
-    assert pub.EclipseFast().value(network) == pytest.approx(6.0, rel=1e-12)
-    # GeoLIP bounds ‖∇f‖₁; here |∂f/∂x₁| + |∂f/∂x₂| = 3 + 2 at worst
-    box = lc.Network.from_weights([np.eye(2), [[3.0, -2.0]]])
-    assert pub.GeoLIP().value(box) == pytest.approx(5.0, rel=1e-6)
-    apart = lc.Network.from_weights([np.eye(2), [[3.0, 0.0], [0.0, 4.0]]])
-    assert pub.GeoLIP().value(apart) == pytest.approx(5.0, rel=1e-6)
-
-
-def test_aao_is_the_sum_over_all_cuts() -> None:
-    network = random_network(14, (3, 4, 5, 4, 2), lc.activation("leaky_relu", negative_slope=0.2))
-    weights = [layer.weight for layer in network.layers]
-    total = 0.0
-    for cut in itertools.product((False, True), repeat=3):
-        term, run = 1.0, weights[0]
-        for behind, weight in zip(cut, weights[1:], strict=True):
-            term *= 0.4 if behind else 0.6
-            if behind:
-                term, run = term * float(np.linalg.norm(run, 2)), weight
-            else:
-                run = weight @ run
-        total += term * float(np.linalg.norm(run, 2))
-    assert pub.AAO().value(network) == pytest.approx(total, rel=1e-12)
-
-
 def test_seqlip_tries_every_corner() -> None:
     network = random_network(9, (2, 5, 4, 2))
     slopes = [itertools.product((0.0, 1.0), repeat=n) for n in (5, 4)]
@@ -332,24 +305,6 @@ def test_wrong_options_are_named() -> None:
 
 
 NARROW = random_network(11, (3, 6, 4, 2), "tanh")
-
-
-@pytest.mark.parametrize(
-    ("activation", "slope"),
-    [
-        ("sigmoid", 0.25),
-        (lc.activation("leaky_relu", negative_slope=-3.0), 3.0),
-        ("selu", 1.0507009873554805 * 1.6732632423543772),
-        ("hardswish", 1.5),
-        (lc.activation("elu", alpha=2.5), 2.5),
-        ([["relu"] * 5 + ["hardswish"], "hardswish"], 1.5),
-    ],
-    ids=str,
-)
-def test_norms_times_largest_slopes(activation: Any, slope: float) -> None:
-    network = random_network(11, (3, 6, 4, 2), activation)
-    norms = [float(np.linalg.norm(np.asarray(layer.weight), 2)) for layer in network.layers]
-    assert lc.certify(network, method=Trivial()).bound == pytest.approx(np.prod(norms) * slope**2, rel=1e-11)
 
 
 def test_the_product_of_norms_is_proved_and_stored(tmp_path: Path) -> None:

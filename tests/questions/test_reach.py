@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from pathlib import Path
 
 import numpy as np
@@ -69,8 +68,6 @@ def test_the_figure_holds_what_it_says(tmp_path: Path) -> None:
 
 SLACK = 1e-7
 """What rounding, and the order of sums, may make of equal answers, relative to their size."""
-SEARCHED = 1e-4
-"""The same for methods whose search ends at a tolerance, wherever it starts from."""
 WAYS: dict[str, Method] = {
     "closed form": lc.ClosedForm(),
     "scalar": lc.Scalar(),
@@ -99,12 +96,7 @@ NETWORKS: dict[str, lc.Network] = {
     "many inputs": random_network(6, (12, 4, 4, 2), "tanh", gain=2.5),
 }
 KINDS = ("ball", "box", "clip")
-QUICK = {"closed form", "scalar"}
 on_all = pytest.mark.parametrize(("name", "way", "kind"), spread(9, named(*NETWORKS), named(*WAYS), named(*KINDS)))
-on_few = pytest.mark.parametrize(
-    ("name", "way", "kind"), spread(9, named("relu", "mixed", "many inputs"), named(*WAYS), named(*KINDS))
-)
-"""Where an answer is compared with many others."""
 
 
 def region_of(kind: str, inputs: int, size: float = 0.6) -> Region:
@@ -143,18 +135,3 @@ def test_a_reach_box_is_inside_all_that_is_cheap(name: str, way: str, kind: str)
     if way == "split":
         joint = lc.reach(network, region, WAYS["joint"])
         inside(found, joint.lower, joint.upper)
-
-
-@on_few
-def test_a_sensitivity_is_at_most_every_bound_that_covers_it(name: str, way: str, kind: str) -> None:
-    network, method = NETWORKS[name], WAYS[way]
-    region = region_of(kind, network.inputs)
-    found = lc.sensitivity(network, region, method, inputs=[0, 1])
-    jacobians = np.abs(network.jacobian(region.sample(500, np.random.default_rng(0)))).max(axis=0)[:, :2]
-    assert (found.matrix * (1.0 + 1e-12) >= jacobians).all()
-    assert (found.matrix <= found.bound).all()
-    assert (found.matrix <= lc.certify(network, region, method).bound * (1.0 + SLACK)).all()
-    cheap = way in QUICK
-    for row, column in itertools.product(range(network.outputs), range(2)) if cheap else [(0, 1), (1, 0)]:
-        pair = lc.certify(network, region, method, inputs=[column], outputs=[row]).bound
-        assert found.matrix[row, column] <= pair * (1.0 + (SLACK if cheap else SEARCHED))
