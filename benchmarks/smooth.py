@@ -1,7 +1,7 @@
 """Smooth networks with few inputs: how near Split comes to the true constant, and how many boxes it proves per second.
 
 Run: python benchmarks/smooth.py                    the rows below, 20 seconds each
-     python benchmarks/smooth.py --seconds 60 --workers 2
+     python benchmarks/smooth.py --seconds 60
      python benchmarks/smooth.py --answers          reach sets and sensitivities of tanh 4-64-64-2 by cuts, 10 seconds
      python benchmarks/smooth.py --controllers      trained controllers of 2, 4 and 6 inputs, 10 seconds (scikit-learn)
 
@@ -52,14 +52,14 @@ def row(name: str, network: lc.Network, region: Region, method: lc.Split, protot
     return found.bound / lower
 
 
-def answers(seconds: float, workers: int) -> None:
+def answers(seconds: float) -> None:
     for seed in range(3):
         network, box = drawn((4, 64, 64, 2), "tanh", 1.2, seed), lc.Box([-1.0] * 4, [1.0] * 4)
         points = box.sample(200_000, np.random.default_rng(1))
         values, sizes = network(points), np.abs(network.jacobian(points[:50_000])).max(axis=0)
         for name in ("reach", "sensitivity"):
             started = time.perf_counter()
-            method = lc.Split(seconds=seconds, workers=workers)
+            method = lc.Split(seconds=seconds)
             if name == "reach":
                 found = lc.reach(network, box, method)
                 ratios = (found.upper - found.lower) / (values.max(axis=0) - values.min(axis=0))
@@ -69,7 +69,7 @@ def answers(seconds: float, workers: int) -> None:
             print(f"seed {seed} {name:12} over what is sampled: {np.round(ratios, 3)}  {taken:.1f} s", flush=True)
 
 
-def controllers(seconds: float, workers: int) -> None:
+def controllers(seconds: float) -> None:
     from sklearn.neural_network import MLPRegressor
 
     for inputs, width in ((2, 32), (2, 64), (4, 32), (4, 64), (6, 32)):
@@ -86,20 +86,19 @@ def controllers(seconds: float, workers: int) -> None:
         )
         model.fit(states, torque)
         network = lc.Network.from_weights([weight.T for weight in model.coefs_], model.intercepts_, "tanh")
-        method = lc.Split(seconds=seconds, workers=workers, tolerance=0.01)
+        method = lc.Split(seconds=seconds, tolerance=0.01)
         row(f"controller {inputs}-{width}-{width}-1", network, lc.Box([-1.0] * inputs, [1.0] * inputs), method)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float)
-    parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--answers", action="store_true")
     parser.add_argument("--controllers", action="store_true")
     parser.add_argument("--only", default="", help="rows whose name contains this")
     asked = parser.parse_args()
     if asked.answers or asked.controllers:
-        (answers if asked.answers else controllers)(asked.seconds or 10.0, asked.workers)
+        (answers if asked.answers else controllers)(asked.seconds or 10.0)
         return
     for activation, sizes, kind, radius, prototype in ROWS:
         name = f"{activation} {'-'.join(map(str, sizes))} {kind} {radius}"
@@ -108,7 +107,7 @@ def main() -> None:
             lc.Ball(np.zeros(size), radius) if kind == "ball" else lc.Box([-radius] * size, [radius] * size)
         )
         if asked.only in name:
-            method = lc.Split(seconds=asked.seconds or 20.0, workers=asked.workers, tolerance=0.01)
+            method = lc.Split(seconds=asked.seconds or 20.0, tolerance=0.01)
             row(name, network, region, method, prototype)
 
 

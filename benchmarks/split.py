@@ -1,6 +1,6 @@
 """How near Split comes to the true constant, and how many nodes it bounds per second.
 
-Run: python benchmarks/split.py --table --seconds 120 --workers 2      the 20 networks of Table 1, radius 1; two minutes
+Run: python benchmarks/split.py --table --seconds 120      the 20 networks of Table 1, radius 1; two minutes
      python benchmarks/split.py --rate                                  nodes per second, one process
      python benchmarks/split.py --mnist FOLDER --images 20 --seconds 60 mnist-net_256x2 at radius 0.05
 
@@ -34,12 +34,10 @@ At radius 1 there is nothing to time on 10 × 5: a fraction of a second and 151 
 """
 
 
-def row(
-    name: str, network: lc.Network, region: Region, seconds: float, workers: int, tolerance: float
-) -> tuple[float, float]:
+def row(name: str, network: lc.Network, region: Region, seconds: float, tolerance: float) -> tuple[float, float]:
     """One line of a table; the ratio to the lower bound without nodes and with."""
     before = lc.certify(network, region, lc.Joint(seconds=3.0))
-    after = lc.certify(network, region, lc.Split(seconds=seconds, workers=workers, tolerance=tolerance))
+    after = lc.certify(network, region, lc.Split(seconds=seconds, tolerance=tolerance))
     lower = lc.lower_bound(network, region, points=after.witness).value
     nodes = 0 if after.tree is None else len(after.tree.layer)
     print(
@@ -54,18 +52,18 @@ def header(name: str) -> None:
     print(f"{name:10} {'Joint':>11} {'Split':>11} {'lower':>11} {'Joint/l':>8} {'Split/l':>8} {'nodes':>8}")
 
 
-def table(seconds: float, workers: int, tolerance: float) -> None:
+def table(seconds: float, tolerance: float) -> None:
     header("network")
     ratios = []
     for width, layers in itertools.product(WIDTHS, LAYERS):
         network = paper_network(width, layers, "relu")
         name, ball = f"{width} x {layers}", lc.Ball(paper_center(), 1.0)
-        ratios.append(row(name, network, ball, seconds, workers, tolerance)[1])
+        ratios.append(row(name, network, ball, seconds, tolerance)[1])
     found = np.array(ratios)
     counts = [f"≤ {1 + most:g} on {(found <= (1 + most) * (1 + 1e-9)).sum()}" for most in (0.001, 0.01, 0.05, 0.2)]
     print(f"ratio {', '.join(counts)} of {len(found)}")
     wide = lc.Ball(paper_center(), math.sqrt(5.0))
-    row("60 x 15 √5", paper_network(60, 15, "relu"), wide, seconds, workers, tolerance)
+    row("60 x 15 √5", paper_network(60, 15, "relu"), wide, seconds, tolerance)
 
 
 def rate(seconds: float) -> None:
@@ -82,11 +80,11 @@ def rate(seconds: float) -> None:
         )
 
 
-def mnist(folder: Path, images: int, seconds: float, workers: int, tolerance: float) -> None:
+def mnist(folder: Path, images: int, seconds: float, tolerance: float) -> None:
     network = lc.load(folder / "models" / "mnist-net_256x2.onnx")
     header("image")
     for number, image in enumerate(_images(folder / "mnist" / "t10k-images-idx3-ubyte.gz", images)):
-        row(str(number), network, lc.Ball(image, 0.05, clip=(0, 1)), seconds, workers, tolerance)
+        row(str(number), network, lc.Ball(image, 0.05, clip=(0, 1)), seconds, tolerance)
 
 
 def _images(path: Path, count: int) -> Array:
@@ -101,13 +99,12 @@ if __name__ == "__main__":
     parser.add_argument("--rate", action="store_true")
     parser.add_argument("--mnist", type=Path)
     parser.add_argument("--seconds", type=float, default=12.0)
-    parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--images", type=int, default=3)
     parser.add_argument("--tolerance", type=float, default=0.05)
     options = parser.parse_args()
     if options.table:
-        table(options.seconds, options.workers, options.tolerance)
+        table(options.seconds, options.tolerance)
     if options.rate:
         rate(options.seconds)
     if options.mnist:
-        mnist(options.mnist, options.images, options.seconds, options.workers, options.tolerance)
+        mnist(options.mnist, options.images, options.seconds, options.tolerance)

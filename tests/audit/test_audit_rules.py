@@ -42,7 +42,7 @@ REGIONS: tuple[Region, ...] = (
 @pytest.mark.parametrize("activation", ["relu", "tanh"])
 def test_norms_and_units(activation: str) -> None:
     network = random_network(3, (4, 8, 7, 3), activation, gain=2.0)
-    methods = [lc.Scalar(), lc.ClosedForm(), lc.Joint(iterations=8, rounds=1)]
+    methods = [lc.Scalar(), lc.ClosedForm(), lc.Joint(iterations=8)]
     for number, (into, out) in enumerate(itertools.product(INTO, OUT)):
         ends: Any = {"input_norm": into, "output_norm": out}
         found = lc.certify(network, REGIONS[number % len(REGIONS)], methods[number % 3], **ends)

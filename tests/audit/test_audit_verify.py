@@ -63,7 +63,7 @@ def of_a_part(number: int) -> Case:
         for size in (network.sizes[start], network.sizes[stop])
     ]
     inputs = ends[0] if number % 4 else None
-    method = [lc.ClosedForm(), lc.Scalar(), lc.Joint(iterations=8, rounds=1)][number % 3]
+    method = [lc.ClosedForm(), lc.Scalar(), lc.Joint(iterations=8)][number % 3]
     return network, lc.certify(network, region, method, inputs=inputs, outputs=ends[1], layers=(start, stop))
 
 

@@ -57,7 +57,7 @@ def random_region(rng: np.random.Generator, inputs: int) -> Region:
     return lc.Ball(center, 0.0 if kind == 3 else radius)
 
 
-METHODS = [lc.ClosedForm(), lc.Scalar(), lc.Diagonal(), lc.Joint(iterations=8, rounds=1)]
+METHODS = [lc.ClosedForm(), lc.Scalar(), lc.Diagonal(), lc.Joint(iterations=8)]
 ENCLOSURES: list[tuple[Enclosure, ...]] = [
     (Lipschitz(), Linear()),
     (Lipschitz(),),

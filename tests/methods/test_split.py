@@ -28,8 +28,8 @@ from patterns import true_constant
 SIZES = ((2, 6, 6, 2), (2, 6, 2), (1, 5, 6, 1), (2, 4, 4, 4, 2), (3, 5, 4, 2), (2, 6, 5, 6, 1), (3, 6, 6, 1))
 
 
-def quick(seconds: float = np.inf, tolerance: float = 1e-7, workers: int = 1) -> lc.Split:
-    return lc.Split(method=lc.Scalar(), seconds=seconds, tolerance=tolerance, workers=workers)
+def quick(seconds: float = np.inf, tolerance: float = 1e-7) -> lc.Split:
+    return lc.Split(method=lc.Scalar(), seconds=seconds, tolerance=tolerance)
 
 
 def tree_of(certificate: lc.Certificate) -> Tree:

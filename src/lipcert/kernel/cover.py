@@ -9,7 +9,6 @@ A stored tree is proved again by the same steps.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -89,12 +88,11 @@ class Leaf:
 class Cover:
     """A region and the pieces that it was cut into.
 
-    New nodes count all at once, so an interrupt at any moment leaves a cover. Each of the ``workers`` of a pool must
-    have been told what to bound, by :func:`prepare`.
+    New nodes count all at once, so an interrupt at any moment leaves a cover.
     """
 
-    def __init__(self, bounding: Bounding, pool: Executor | None = None, workers: int = 1) -> None:
-        self.bounding, self._pool, self._workers = bounding, pool, workers
+    def __init__(self, bounding: Bounding) -> None:
+        self.bounding = bounding
         self._nodes: list[_Node] = []
         self._leaves: dict[int, Leaf] = {}
         self._void: dict[int, Array] = {}
@@ -172,7 +170,7 @@ class Cover:
 
     def _add(self, pieces: Pieces, made: list[tuple[int, list[Any]]]) -> list[Leaf]:
         """Bound new leaves; they, and the parents and cuts that made them, count together."""
-        found = self._bounded(pieces)
+        found = self.bounding.bound(pieces)
         if not (found.values >= self.bounding.least).all():
             raise ProofFailed("the bound of a piece is no number")
         leaves, nodes = [], []
@@ -186,29 +184,10 @@ class Cover:
         self._leaves |= {leaf.node: leaf for leaf in leaves}
         return leaves
 
-    def _bounded(self, pieces: Pieces) -> Pieces:
-        """Pieces with their values, proved in this process or shared among workers."""
-        if self._pool is None or len(pieces) < 2 * self._workers:
-            return self.bounding.bound(pieces)
-        parts = [pieces.take(part) for part in np.array_split(np.arange(len(pieces)), self._workers)]
-        return Pieces.stack(list(self._pool.map(_work, parts)))
-
 
 def roomy(values: Array, slack: Array) -> Array:
     """Values enlarged by what may become of them when pieces are batched differently."""
     return np.asarray(up(np.where(values > 0.0, values * (1.0 + _AGAIN), values * (1.0 - _AGAIN)) + slack))
-
-
-_prepared: dict[str, Bounding] = {}
-
-
-def prepare(bounding: Bounding) -> None:
-    """Called in each process of a pool before pieces are shared among them."""
-    _prepared["bounding"] = bounding
-
-
-def _work(pieces: Pieces) -> Pieces:
-    return _prepared["bounding"].bound(pieces)
 
 
 def prove_tree(

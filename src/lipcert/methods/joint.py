@@ -50,11 +50,9 @@ class Anytime(Method):
     """A method that improves its answer until its time is up.
 
     ``seconds`` limits the whole question, the proof included. The first bound, that of ClosedForm, is always computed.
-    ``rounds`` is the number of further lines in that first pass.
     """
 
     seconds: float | None
-    rounds: int = len(_TILTS)
 
     @abstractmethod
     def candidates(self, problem: Problem, start: Candidate) -> Iterator[Candidate]:
@@ -68,7 +66,7 @@ class Anytime(Method):
 
         So it draws more lines than are asked for, if there is time.
         """
-        more = tuple(Linear(tilt=tilt) for tilt in _TILTS[: self.rounds])
+        more = tuple(Linear(tilt=tilt) for tilt in _TILTS)
         draws = problem.region.bounded and bool(problem.enclosures)
         if draws and clock().allows(_PATIENT * enclosing_seconds(problem.network)):
             problem = replace(problem, enclosures=(*problem.enclosures, *more))
@@ -99,15 +97,12 @@ class Joint(Anytime):
         The last μ; the bound ends about that many times the width above LipSDP's.
     iterations
         Most steps for each μ.
-    rounds
-        Further lines in the first pass, at most 2. A global bound has none.
     seconds
         How long the whole may take, proof included; then the best so far counts. None is no limit.
     """
 
     tolerance: float = 3e-5
     iterations: int = 16
-    rounds: int = len(_TILTS)
     seconds: float | None = None
 
     def candidates(self, problem: Problem, start: Candidate) -> Iterator[Candidate]:

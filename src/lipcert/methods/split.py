@@ -6,17 +6,14 @@ The cover keeps the tree; a search decides what to cut and where.
 from __future__ import annotations
 
 import heapq
-import signal
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from lipcert.errors import InvalidInput, ProofFailed
-from lipcert.kernel.cover import Cover, Leaf, prepare
+from lipcert.kernel.cover import Cover, Leaf
 from lipcert.kernel.hints import Interval
 from lipcert.kernel.piece_bounds import AXIS, Bounding, PieceBounds, Pieces, along_rays, has_rays
 from lipcert.kernel.taylor import MOST_INPUTS, curved
@@ -29,7 +26,6 @@ from lipcert.model.network import Layer, Network
 from lipcert.model.norms import Norms
 from lipcert.model.regions import Region
 from lipcert.runtime.clock import clock
-from lipcert.runtime.machine import one_thread
 
 _BATCH = 256
 """Boxes that are cut at once at most; more would not be faster."""
@@ -83,8 +79,6 @@ class Split(Anytime):
         How long the whole may take, proof included.
     tolerance
         Stop when upper/lower ≤ 1 + tolerance.
-    workers
-        Processes that bound pieces; 1 works in this one.
     pieces
         Stop after so many pieces, or a few more; None is no limit. Unlike time, it does not depend on the machine.
         ``sensitivity`` takes so many for each entry.
@@ -93,7 +87,6 @@ class Split(Anytime):
     method: Method = field(default_factory=lambda: Joint(seconds=5.0))
     seconds: float = 60.0
     tolerance: float = 0.05
-    workers: int = 1
     pieces: int | None = None
 
     def candidates(self, problem: Problem, start: Candidate) -> Iterator[Candidate]:
@@ -129,8 +122,8 @@ class Split(Anytime):
         search, kept, interrupt = _Search(problem.network, problem.region, problem.norms, impatient), None, None
         try:
             bounding = PieceBounds(problem.network, problem.region, candidate.sweeps, problem.norms, remembered=True)
-            with covering(bounding, self.workers) as kept:
-                search.run(kept, self, candidate.bound)
+            kept = Cover(bounding)
+            search.run(kept, self, candidate.bound)
         except KeyboardInterrupt as error:
             interrupt = error
         except (ProofFailed, np.linalg.LinAlgError) as failure:
@@ -185,22 +178,6 @@ def passed_on(found: Iterable[Candidate], best: Candidate) -> Generator[Candidat
         yield candidate
         best = min(best, candidate, key=lambda one: one.bound)
     return best
-
-
-@contextmanager
-def covering(bounding: Bounding, workers: int = 1) -> Iterator[Cover]:
-    """The region as one piece; with more than one worker, as many processes bound what it is cut into."""
-    if workers <= 1:
-        yield Cover(bounding)
-        return
-    with ProcessPoolExecutor(workers, initializer=_begin, initargs=(bounding,)) as pool:
-        yield Cover(bounding, pool, workers)
-
-
-def _begin(bounding: Bounding) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is for the process that has the tree
-    one_thread()
-    prepare(bounding)
 
 
 def can_cut(problem: Problem) -> bool:

@@ -2,19 +2,17 @@
 
 from lipcert.methods.semidefinite import SolverFailed
 from lipcert.published.base import NotApplicable, Published
-from lipcert.published.eclipse import Eclipse, EclipseFast, EclipseGen, EclipseGenLocal
+from lipcert.published.eclipse import Eclipse, EclipseFast, EclipseGenLocal
 from lipcert.published.lipsdp import GeoLIP, GLipSDP, LipDiff, LipSDP
-from lipcert.published.norms import AAO, JacobianBox, SeqLip, Trivial
+from lipcert.published.norms import AAO, SeqLip, Trivial
 
 __all__ = [
     "AAO",
     "Eclipse",
     "EclipseFast",
-    "EclipseGen",
     "EclipseGenLocal",
     "GLipSDP",
     "GeoLIP",
-    "JacobianBox",
     "LipDiff",
     "LipSDP",
     "NotApplicable",

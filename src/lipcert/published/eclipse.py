@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 from scipy import linalg, sparse
@@ -225,7 +225,7 @@ def _from_zero(hand: Handover, method: str) -> Handover:
     if (hand.alpha < 0.0).any():
         raise NotApplicable(
             f"{method} was made for activations that never fall, and layer {hand.index + 1} has one that does;"
-            " take EclipseGen('Fast') or LipSDP()"
+            " take EclipseGenLocal('Fast') or LipSDP()"
         )
     return replace(hand, alpha=np.zeros(hand.alpha.shape))
 
@@ -238,65 +238,26 @@ _VARIANTS: Final[dict[str, Callable[[Handover, float], Choice]]] = {
 
 
 @dataclass(frozen=True)
-class _Gen(Published):
-    """What the local and the global form share; of ``cap`` the paper says only that it is large."""
-
-    variant: str | Sequence[str] = "Fast"
-    cap: float = 1e10
-
-    def __post_init__(self) -> None:
-        given: Any = (self.variant,) if isinstance(self.variant, str) else self.variant
-        if not isinstance(given, Sequence) or not all(name in _VARIANTS for name in given):
-            known = ", ".join(_VARIANTS)
-            raise InvalidInput(f"variant must be one of {known} or a list of them, got {self.variant!r}")
-        if not isinstance(self.variant, str):
-            object.__setattr__(self, "variant", tuple(given))
-        if not self.cap > 0.0:
-            raise InvalidInput(f"cap must be positive, got {self.cap}")
-
-    def run(self, problem: Problem) -> Run:
-        hidden = problem.network.depth - 1
-        names = (self.variant,) * hidden if isinstance(self.variant, str) else self.variant
-        if len(names) != hidden:
-            raise InvalidInput(f"variant must have one entry per hidden layer, {hidden} here; got {len(names)}")
-        return carry(problem, lambda hand: _VARIANTS[names[hand.index]](hand, self.cap))
-
-
-@dataclass(frozen=True)
-class EclipseGen(_Gen):
+class EclipseGenLocal(Published):
     """Xu and Sivaranjani, *ECLipsE-Gen-Local: Efficient Compositional Local Lipschitz Estimates for Deep Neural
-    Networks*, TMLR 2026, with slopes that hold everywhere. Global: the region is ignored.
+    Networks*, TMLR 2026, Algorithms 1 to 5.
 
-    Layer by layer, the multipliers that serve the next layer best; time is linear in depth.
+    Layer by layer, the multipliers that serve the next layer best; time is linear in depth. Before each layer the
+    slopes are narrowed to what its neurons can see in the region, by their Lipschitz constants so far. Of a box or a
+    clipped ball only the ball around it is used; over all inputs the slopes are those that hold everywhere. The slope
+    formulas are lipcert's: some of the paper's are not bounds. ``enclosures`` given to ``certify`` are ignored.
 
     Limits: ``"CF"`` needs slopes of one sign, so it does not apply to SiLU, GELU, Mish or sin; greedy, so looser than
-    LipSDP; the slopes are widened by ``"CF"`` until one of them is zero.
+    LipSDP; the slopes are widened by ``"CF"`` until one of them is zero; neurons with one slope get a large multiplier
+    instead of an infinite one.
 
     Parameters
     ----------
     variant
         ``"Acc"``: one multiplier per neuron, by a small semidefinite program. ``"Fast"``: one per layer, likewise.
-        ``"CF"``: one per layer, by formula. Or a list with one of these for each hidden layer.
+        ``"CF"``: one per layer, by formula.
     cap
-        Largest multiplier Λ.
-    """
-
-
-@dataclass(frozen=True)
-class EclipseGenLocal(_Gen):
-    """Xu and Sivaranjani, *ECLipsE-Gen-Local: Efficient Compositional Local Lipschitz Estimates for Deep Neural
-    Networks*, TMLR 2026, Algorithms 1 to 5.
-
-    As :class:`EclipseGen`, and before each layer the slopes are narrowed to what its neurons can see in the region, by
-    their Lipschitz constants so far. Of a box or a clipped ball only the ball around it is used. The slope formulas
-    are lipcert's: some of the paper's are not bounds. ``enclosures`` given to ``certify`` are ignored.
-
-    Limits: as :class:`EclipseGen`; neurons with one slope get a large multiplier instead of an infinite one.
-
-    Parameters
-    ----------
-    variant, cap
-        As of :class:`EclipseGen`.
+        Largest multiplier Λ; of it the paper says only that it is large.
 
     Examples
     --------
@@ -305,6 +266,16 @@ class EclipseGenLocal(_Gen):
     >>> round(lc.certify(net, lc.Ball([0.0, 0.0], 1.0), EclipseGenLocal("CF")).bound, 6)
     1.0
     """
+
+    variant: str = "Fast"
+    cap: float = 1e10
+
+    def __post_init__(self) -> None:
+        if self.variant not in _VARIANTS:
+            raise InvalidInput(f"variant must be one of {', '.join(_VARIANTS)}, got {self.variant!r}")
+
+    def run(self, problem: Problem) -> Run:
+        return carry(problem, lambda hand: _VARIANTS[self.variant](hand, self.cap))
 
     def setting(self, problem: Problem) -> Problem:
         return replace(problem, enclosures=(Lipschitz(),)) if problem.enclosures else problem

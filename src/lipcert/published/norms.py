@@ -1,4 +1,4 @@
-"""Bounds from norms of weights: products, sums over cuts, corners of slopes, and boxes of Jacobian entries."""
+"""Bounds from norms of weights: products, sums over cuts, and corners of slopes."""
 
 from __future__ import annotations
 
@@ -8,13 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from lipcert.errors import InvalidInput
-from lipcert.kernel.arithmetic import Near
 from lipcert.kernel.norm_product import norm_product
-from lipcert.kernel.norms import induced_above
-from lipcert.methods.greedy import Scalar
 from lipcert.methods.method import Problem
 from lipcert.model.arrays import Array, dense
-from lipcert.model.norms import Norms
 from lipcert.published.base import NotApplicable, Published, Run, global_slopes
 
 
@@ -148,44 +144,3 @@ def _at_corners(left: Array, right: Array, low: Array, high: Array) -> float:
         norms = np.linalg.norm((left * slopes[..., None, :]) @ right, ord=2, axis=(-2, -1))
         best = max(best, float(norms.max()))
     return best
-
-
-@dataclass(frozen=True)
-class JacobianBox(Published):
-    """An interval for each entry of the Jacobian W_N D_{N-1} … D_1 W_1, multiplied out layer by layer, and the largest
-    spectral norm a matrix in that box can be shown to have.
-
-    The slopes D are those that lipcert finds in the region, so the difference to its own methods is what ellipsoids
-    are worth against boxes. The norm over the box is at most ‖C‖ + ‖R‖ (centre and half-widths) and at most the norm of
-    the largest magnitudes; the smaller counts. That goes for every norm of a matrix.
-
-    Limits: the intervals forget how entries depend on each other, so they widen with every layer.
-
-    Examples
-    --------
-    >>> import lipcert as lc
-    >>> net = lc.Network.from_weights([[[1.0], [1.0]], [[1.0, -1.0]]], activation="relu")
-    >>> round(JacobianBox().value(net), 6)
-    1.0
-    """
-
-    def run(self, problem: Problem) -> Run:
-        layers = problem.network.layers
-        center = dense(layers[0].weight)
-        spread = np.zeros(center.shape)
-        for (alpha, beta), layer in zip(problem.sweep(Scalar().choose).slopes, layers[1:], strict=True):
-            m, r = 0.5 * (alpha + beta)[:, None], 0.5 * (beta - alpha)[:, None]
-            # [m ± r]·[c ± s] = mc ± (|m|s + r|c| + rs)
-            center, spread = m * center, np.abs(m) * spread + r * (np.abs(center) + spread)
-            weight = dense(layer.weight)
-            center, spread = weight @ center, np.abs(weight) @ spread
-        if not problem.norms.plain:
-            return Run(float(induced_above(Near(center, spread), problem.norms)))
-        apart = float(np.linalg.norm(center, 2)) + float(np.linalg.norm(spread, 2))
-        return Run(min(apart, float(np.linalg.norm(np.abs(center) + spread, 2))))
-
-    def check(self, norms: Norms) -> None:
-        """It has all of them."""
-
-    def setting(self, problem: Problem) -> Problem:
-        return problem

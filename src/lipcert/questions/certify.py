@@ -61,13 +61,9 @@ PUBLISHED: Final[Mapping[str, Callable[[], Method]]] = {
     "glipsdp": published.GLipSDP,
     "eclipse-fast": published.EclipseFast,
     "eclipse": published.Eclipse,
-    "eclipse-gen-cf": lambda: published.EclipseGen("CF"),
-    "eclipse-gen-fast": lambda: published.EclipseGen("Fast"),
-    "eclipse-gen-acc": lambda: published.EclipseGen("Acc"),
     "eclipse-gen-local-cf": lambda: published.EclipseGenLocal("CF"),
     "eclipse-gen-local-fast": lambda: published.EclipseGenLocal("Fast"),
     "eclipse-gen-local-acc": lambda: published.EclipseGenLocal("Acc"),
-    "jacobian-box": published.JacobianBox,
 }
 """The methods of the literature."""
 

@@ -13,11 +13,12 @@ from lipcert.answers.proofs import Pieces
 from lipcert.answers.reach import Reach, reach_set
 from lipcert.arguments.networks import check_network
 from lipcert.errors import Interrupted, InvalidInput
+from lipcert.kernel.cover import Cover
 from lipcert.kernel.hints import BOTH, Enclosure
 from lipcert.kernel.outputs import OutputBounds
 from lipcert.kernel.piece_bounds import OutputRows
 from lipcert.methods.method import Method
-from lipcert.methods.split import FEW_INPUTS, VANISHING, Auto, RowSearch, attained, covering, output_values
+from lipcert.methods.split import FEW_INPUTS, VANISHING, Auto, RowSearch, attained, output_values
 from lipcert.model.network import Network
 from lipcert.model.regions import Region
 from lipcert.questions.certify import question
@@ -114,6 +115,6 @@ class _Work:
             least = _ROUNDED * float(np.abs(lower).max()) + VANISHING
             scale = np.tile(np.maximum(lower[:n] + lower[n:], least), 2)
             search = RowSearch(network, region, values, lower, scale, _SIDE * split.tolerance)
-            with covering(OutputRows(network, region, self.proofs[-1].sweeps), split.workers) as cover:
-                self.pieces = len(self.proofs) - 1, cover
-                search.run(cover, np.inf if split.pieces is None else split.pieces)
+            cover = Cover(OutputRows(network, region, self.proofs[-1].sweeps))
+            self.pieces = len(self.proofs) - 1, cover
+            search.run(cover, np.inf if split.pieces is None else split.pieces)

@@ -13,6 +13,7 @@ from lipcert.answers.proofs import Pieces, Proof
 from lipcert.answers.sensitivity import Sensitivity, pair_facts, sensitivities
 from lipcert.arguments.networks import check_network
 from lipcert.errors import Interrupted, InvalidInput, ProofFailed
+from lipcert.kernel.cover import Cover
 from lipcert.kernel.facts import PairsFact
 from lipcert.kernel.hints import BOTH, Enclosure, Part
 from lipcert.kernel.outputs import Group, OutputBounds, pair_bound
@@ -20,7 +21,7 @@ from lipcert.kernel.piece_bounds import JacobianEntries
 from lipcert.kernel.taylor import curved
 from lipcert.methods.greedy import ClosedForm
 from lipcert.methods.method import Method, Problem
-from lipcert.methods.split import FEW_INPUTS, VANISHING, Auto, RowSearch, attained, covering, entry_sizes
+from lipcert.methods.split import FEW_INPUTS, VANISHING, Auto, RowSearch, attained, entry_sizes
 from lipcert.model.arrays import indices
 from lipcert.model.network import Network
 from lipcert.model.regions import Everywhere, Region
@@ -149,10 +150,8 @@ class _Work:
         search = RowSearch(network, self.region, values, lower, scale, split.tolerance)
         bounding = JacobianEntries(network, self.region, self.proofs[-1].sweeps)
         rest = (_PAIRED if bounding.curved else 1.0 - _PIECES) * max(clock().left, 0.0)
-        with (
-            clock().keeping(rest if np.isfinite(rest) else 0.0),
-            covering(bounding, split.workers) as cover,
-        ):
+        with clock().keeping(rest if np.isfinite(rest) else 0.0):
+            cover = Cover(bounding)
             self.pieces = len(self.proofs) - 1, cover
             search.run(cover, np.inf if split.pieces is None else split.pieces * lower.size)
 
