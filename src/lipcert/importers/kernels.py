@@ -40,6 +40,7 @@ def conv_stack(
 
     Examples
     --------
+    >>> import numpy as np
     >>> import lipcert as lc
     >>> lc.conv_stack([np.ones((4, 1, 3, 3)), np.ones((2, 4, 3, 3))], (14, 14), stride=[1, 2]).sizes
     (196, 784, 98)

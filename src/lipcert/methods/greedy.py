@@ -245,6 +245,10 @@ _NOISE = 1e-14
 """Directions of S with less than this share of its largest eigenvalue are rounding."""
 
 
+_ROUNDING = 1e-10
+"""Slopes that are open by less, relatively, are so by rounding: the program would be about noise."""
+
+
 @dataclass(frozen=True)
 class Diagonal(Greedy):
     """The diagonal T that minimises λmax(W⁺ P(T) W⁺ᵀ), layer by layer, started from Scalar's.
@@ -267,7 +271,7 @@ class Diagonal(Greedy):
         T = np.zeros(stage.alpha.shape)
         active = stage.active
         T[active] = t = best_scalar(stage, 1e-3) if active.size else 0.0
-        if t > 0.0:
+        if t > 0.0 and float(stage.r.max()) > _ROUNDING * float(np.abs(stage.m).max()):
             with suppress(SolverFailed):
                 T[active] = 1.0 / solve(_inequality(stage, 0.8 / t), self.tolerance).x
         return T
