@@ -225,7 +225,7 @@ Pads: TypeAlias = tuple[tuple[int, int], ...]
 
 
 def convolution(
-    kernel: Any, image: Any, stride: Any, padding: Any, dilation: Any, groups: Any
+    kernel: Any, image: Any, stride: Any, padding: Any, dilation: Any, groups: Any, circular: Any
 ) -> tuple[Array, Sizes, Sizes, Pads, Sizes]:
     """Kernel, sizes of the image, strides, paddings and dilations, per axis."""
     taps = np.array(numbers("kernel", kernel))
@@ -235,21 +235,18 @@ def convolution(
     if not isinstance(groups, (int, np.integer)) or groups < 1 or taps.shape[0] % groups:
         raise InvalidInput(f"groups must divide the {taps.shape[0]} outputs of the kernel, got {groups!r}")
     sizes, steps, gaps = (_whole(*one, axes) for one in (("image", image), ("stride", stride), ("dilation", dilation)))
-    spans = _spans(gaps, taps.shape)
+    spans = [gap * (size - 1) for gap, size in zip(gaps, taps.shape[2:], strict=True)]
     pads = tuple((span // 2, span - span // 2) for span in spans) if padding is None else _sides(padding, axes)
-    return taps, sizes, steps, pads, gaps
-
-
-def check_circular(sizes: Sizes, shape: Sequence[int], pads: Pads, gaps: Sizes) -> None:
-    """An error unless a window sees each place of a circular image once at most."""
-    if any(span >= size for span, size in zip(_spans(gaps, shape), sizes, strict=True)):
-        raise InvalidInput(f"the window of a circular convolution must fit into the image {sizes}, got {shape}")
-    if any(max(pair) > size for pair, size in zip(pads, sizes, strict=True)):
+    if any(n + sum(pair) <= span for n, pair, span in zip(sizes, pads, spans, strict=True)):
+        raise InvalidInput(
+            f"a kernel of shape {taps.shape} does not fit into an image of sizes {sizes}, padded by {pads}"
+        )
+    # a window must see each place of a circular image once at most
+    if circular and any(span >= size for span, size in zip(spans, sizes, strict=True)):
+        raise InvalidInput(f"the window of a circular convolution must fit into the image {sizes}, got {taps.shape}")
+    if circular and any(max(pair) > size for pair, size in zip(pads, sizes, strict=True)):
         raise InvalidInput(f"circular padding must be at most the image {sizes}, got {pads}")
-
-
-def _spans(gaps: Sizes, shape: Sequence[int]) -> list[int]:
-    return [gap * (size - 1) for gap, size in zip(gaps, shape[2:], strict=True)]
+    return taps, sizes, steps, pads, gaps
 
 
 def _whole(name: str, value: Any, axes: int) -> tuple[int, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -256,7 +256,11 @@ def disturbed(network: Network, x: Array, unit: float, seed: int = 0) -> tuple[A
         return exact, moved, largest
     exact, reaches = x, []
     for layer in network.layers:
-        size = layer.convolution.magnitude() if layer.convolution else abs(layer.weight)
+        size = (
+            replace(layer.convolution, kernel=np.abs(layer.convolution.kernel))
+            if layer.convolution
+            else abs(layer.weight)
+        )
         sums = Layer(size, np.abs(layer.bias), None).affine(np.abs(exact))
         v = exact = layer.affine(exact)
         bends = np.zeros(1)

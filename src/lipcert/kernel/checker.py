@@ -19,12 +19,13 @@ from lipcert.kernel.norm_product import norm_product
 from lipcert.kernel.norms import start_gain
 from lipcert.kernel.piece_bounds import PieceBounds
 from lipcert.kernel.second_order_jacobian import prove_second_order_jacobian
-from lipcert.kernel.sweep import Guide, Sweep, intervals, proving, recall, stacked
+from lipcert.kernel.sweep import Sweep, intervals, proving, recall, stacked
 from lipcert.kernel.taylor import curved as bends
 from lipcert.model.arrays import Array
 from lipcert.model.convolution import Convolution
 from lipcert.model.network import Network
 from lipcert.model.regions import Region
+from lipcert.suggest.guide import Guide
 from lipcert.suggest.multipliers import StoredGuide
 from lipcert.suggest.reports import LayerReport, layer_reports
 

@@ -6,9 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-import numpy as np
-
-from lipcert.errors import InvalidInput
 from lipcert.kernel.norms import in_units, region_in_units
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
@@ -21,9 +18,6 @@ Interval: TypeAlias = tuple[Array, Array]
 
 class Enclosure:
     """A way to bound pre-activations over a region; a value, with its options."""
-
-    def check(self) -> None:
-        """An error if an option makes no sense."""
 
 
 @dataclass(frozen=True)
@@ -46,12 +40,6 @@ class Linear(Enclosure):
 
     depth: int | None = 24
     tilt: float = 0.5
-
-    def check(self) -> None:
-        if self.depth is not None and (not isinstance(self.depth, (int, np.integer)) or self.depth < 0):
-            raise InvalidInput(f"depth must be a whole number of at least 0 or None, got {self.depth!r}")
-        if not isinstance(self.tilt, (int, float, np.floating)) or not 0.0 <= self.tilt <= 1.0:
-            raise InvalidInput(f"tilt must be from 0 to 1, got {self.tilt!r}")
 
 
 BOTH: tuple[Enclosure, ...] = (Lipschitz(), Linear())

@@ -26,11 +26,12 @@ from lipcert.kernel.neuron_bounds import slope_bounds
 from lipcert.kernel.norm_product import norm_product
 from lipcert.kernel.piece_bounds import Bounding, JacobianEntries, OutputRows, PieceBounds
 from lipcert.kernel.quadratic_form import DualBound, DualHints, QuadraticHints, QuadraticRelaxation, RowHints, Spread
-from lipcert.kernel.sweep import Guide, Sweep, proving, stacked
+from lipcert.kernel.sweep import Sweep, proving, stacked
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 from lipcert.model.norms import PLAIN, LInf
 from lipcert.model.regions import Ball, Region
+from lipcert.suggest.guide import Guide
 from lipcert.suggest.multipliers import StoredGuide
 
 Group: TypeAlias = tuple[int, ...]

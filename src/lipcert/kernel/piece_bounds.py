@@ -33,13 +33,14 @@ from lipcert.kernel.enclosures import activated, affine, jacobian
 from lipcert.kernel.hints import Hints, Interval, Linear
 from lipcert.kernel.jacobian import interval_bounds
 from lipcert.kernel.norms import induced_above, spectral_factor
-from lipcert.kernel.sweep import Guide, Sweep, intervals, proving
+from lipcert.kernel.sweep import Sweep, intervals, proving
 from lipcert.kernel.taylor import Second, SecondOrder, curved
 from lipcert.model.activations import Activation
 from lipcert.model.arrays import Array, dense, frozen
 from lipcert.model.network import Layer, Network, Neurons
 from lipcert.model.norms import PLAIN, LInf, Norms
 from lipcert.model.regions import Ball, Box, Region
+from lipcert.suggest.guide import Guide
 from lipcert.suggest.multipliers import Hinted, advised, kinked
 
 AXIS = -1
@@ -51,6 +52,8 @@ _STUCK = 0.9
 tanh and hardtanh comes to 1.016 times the truth with 3,300 pieces, not to 1.010 with 1,400."""
 _HALVINGS = 12
 """Of the search that makes a support function sharp; it is good to a thousandth then."""
+_BACK = Linear(depth=None)
+"""How the intervals of pieces are found."""
 STRAIGHT_FROM_ZERO = ("identity", "leaky_relu", "relu")
 """Rows of the activation table with φ(s·v) = s·φ(v) for all s > 0, whatever their parameters."""
 
@@ -193,7 +196,7 @@ class Bounding(ABC):
         root = Pieces(lower[None], upper[None], low, high, values, blank, blank, np.zeros(1, dtype=bool))
         self.slopes: list[Interval] = []
         with proving():
-            first = self.sweep(root, _Hinted.absolute(self.sweeps[-1] if sweeps else None)).run(self.carries)
+            first = self.sweep(root, Hinted.absolute(self.sweeps[-1] if sweeps else None, _BACK)).run(self.carries)
             self.slopes, (low, high) = first.slopes, _joined(first.intervals)
             hints, shares = advised(first, False) if self.carries else (blank, blank)
             self.slack = _SLACK * self.sizes(first)
@@ -282,7 +285,7 @@ class Bounding(ABC):
     def sweep(self, pieces: Pieces, guide: Guide | None = None, enclose: bool = True) -> Sweep:
         """A sweep over pieces, that has not been run; by their own hints, or those of a guide."""
         known = list(zip(self.layers(pieces.low), self.layers(pieces.high), strict=True))
-        given = guide or _Hinted.relative(self.layers(pieces.hints)), known, self.slopes, True, enclose
+        given = guide or Hinted.relative(self.layers(pieces.hints), _BACK), known, self.slopes, True, enclose
         return Sweep(self.network, self.domain(pieces), *given, inputs=self.moving, norms=self.norms, start=self.start)
 
     def domain(self, pieces: Pieces) -> Domain:
@@ -399,9 +402,3 @@ def _joined(intervals: Sequence[Interval], count: int = 1) -> Interval:
     blank = np.zeros((count, 0))
     low, high = (np.concatenate([blank, *(pair[k] for pair in intervals)], axis=-1) for k in (0, 1))
     return low, high
-
-
-class _Hinted(Hinted, Guide):
-    """Multipliers as they are hinted, a closed form where there is none; lines of least area."""
-
-    enclosures = (Linear(depth=None),)

@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Protocol, TypeVar
+from typing import TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -35,7 +35,7 @@ from lipcert.kernel.arithmetic import Near, down, inflate, up
 from lipcert.kernel.coupling import Form, coupled_step, form
 from lipcert.kernel.domain import Domain, check_region, kind_of, same_region
 from lipcert.kernel.enclosures import BackSubstitution, activated, activated_ends, affine, trajectory
-from lipcert.kernel.hints import Enclosure, Hints, Interval, Linear, Lipschitz, Part
+from lipcert.kernel.hints import Hints, Interval, Linear, Lipschitz, Part
 from lipcert.kernel.neuron_bounds import check_domain, slope_bounds
 from lipcert.kernel.norms import columns_times, ellipsoid_above, sound, start_gain
 from lipcert.kernel.step import Image, Step, activate, columns, low_rank_step
@@ -45,6 +45,7 @@ from lipcert.model.couplings import Coupling
 from lipcert.model.network import Network, Neurons
 from lipcert.model.norms import PLAIN, Norms
 from lipcert.model.regions import Region
+from lipcert.suggest.guide import Guide
 from lipcert.suggest.multipliers import StoredGuide
 
 _MANY = 4096
@@ -112,36 +113,6 @@ class View:
         if not self.S.shape[-1]:
             return np.zeros(0, dtype=int), self.S[which]
         return np.arange(self.size) if self.neurons is None else self.neurons[which], self.S[which]
-
-
-class Guide(Protocol):
-    """Where multipliers and the slopes of lines come from; any answer of the right shape is safe."""
-
-    enclosures: tuple[Enclosure, ...]
-
-    def multipliers(self, view: View) -> Array:
-        """T of what is kept of one layer, (count, k); zero where there is no suggestion."""
-        ...
-
-    def lines(self, which: int, index: int, neurons: Neurons, numbers: Array, interval: Interval) -> Interval:
-        """Slopes of the lower and upper lines of some neurons, for one of the linear enclosures, (k,).
-
-        ``neurons`` are those with open slopes, of all regions in a row; ``numbers`` says which of the layer they are.
-        """
-        ...
-
-    def start(
-        self, network: Network, domain: Domain | None, norms: Norms, moving: int, known: Sequence[Interval]
-    ) -> Array | None:
-        """Axes h of the ellipsoid P_0 = D_h² to begin with, (moving,); None is the unit ball."""
-        return None
-
-    def room(self, index: int, size: int, open_: int, ahead: int) -> None:
-        """Called before matrices are formed for a layer; an error stops the sweep.
-
-        ``size`` neurons are carried, of which ``open_`` have open slopes, and the next layer has ``ahead``.
-        """
-        return
 
 
 _ENTRIES = 270_000

@@ -13,13 +13,14 @@ from lipcert.errors import InvalidInput
 from lipcert.kernel.cover import Cover
 from lipcert.kernel.domain import Domain, is_box
 from lipcert.kernel.hints import Curved, Enclosure, Hints, Interval, Linear, Part
-from lipcert.kernel.sweep import Guide, Sweep, View, ask, proving
+from lipcert.kernel.sweep import Sweep, View, ask, proving
 from lipcert.model.arrays import Array, Weight, dense, times
 from lipcert.model.network import Network, Neurons
 from lipcert.model.norms import PLAIN, Norms
 from lipcert.model.regions import Region
 from lipcert.runtime.clock import clock
 from lipcert.runtime.machine import require_memory
+from lipcert.suggest.guide import Guide
 from lipcert.suggest.lines import suggested_lines
 from lipcert.suggest.multipliers import start_near
 from lipcert.suggest.reports import LayerReport, layer_reports

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
-from lipcert.arguments.numbers import check_circular, convolution
+from lipcert.arguments.numbers import convolution
 from lipcert.errors import InvalidInput
 from lipcert.model.arrays import Array, Weight, frozen
 
@@ -72,15 +72,8 @@ class Convolution:
         circular
             Periodic padding in the place of zeros.
         """
-        taps, sizes, steps, pads, gaps = convolution(kernel, image, stride, padding, dilation, groups)
-        found = Convolution(taps, sizes, steps, pads, gaps, int(groups), bool(circular))
-        if min(found.places) < 1:
-            raise InvalidInput(
-                f"a kernel of shape {taps.shape} does not fit into an image of sizes {sizes}, padded by {pads}"
-            )
-        if circular:
-            check_circular(sizes, taps.shape, pads, gaps)
-        return found
+        parts = convolution(kernel, image, stride, padding, dilation, groups, circular)
+        return Convolution(*parts, int(groups), bool(circular))
 
     @property
     def axes(self) -> int:
@@ -121,10 +114,6 @@ class Convolution:
     def entries(self) -> int:
         """Most entries that the matrix can have."""
         return self.shape[0] * self.fan_in
-
-    def magnitude(self) -> Convolution:
-        """The map with |kernel|; its matrix is |W|."""
-        return replace(self, kernel=np.abs(self.kernel))
 
     def forward(self, rows: Array) -> Array:
         """rows·Wᵀ for rows (..., inputs): the images convolved; sums of ``fan_in`` products, in any order."""

@@ -18,7 +18,7 @@ from lipcert.answers.certificate import Certificate
 from lipcert.arguments.networks import check_network
 from lipcert.errors import Interrupted, InvalidInput, ProofFailed
 from lipcert.kernel.checker import Proved, lipschitz_fact, lipschitz_facts
-from lipcert.kernel.hints import BOTH, Enclosure, Part
+from lipcert.kernel.hints import BOTH, Enclosure, Linear, Part
 from lipcert.methods.fourier import FourierSearch
 from lipcert.methods.greedy import ClosedForm, Diagonal, Scalar
 from lipcert.methods.joint import Anytime, Joint
@@ -483,6 +483,17 @@ def _squeezed(text: str) -> str:
     return "".join(c for c in text.lower() if c.isalnum())
 
 
+def _check_enclosure(enclosure: Enclosure) -> None:
+    """An error if an option makes no sense."""
+    if not isinstance(enclosure, Linear):
+        return
+    depth, tilt = enclosure.depth, enclosure.tilt
+    if depth is not None and (not isinstance(depth, (int, np.integer)) or depth < 0):
+        raise InvalidInput(f"depth must be a whole number of at least 0 or None, got {depth!r}")
+    if not isinstance(tilt, (int, float, np.floating)) or not 0.0 <= tilt <= 1.0:
+        raise InvalidInput(f"tilt must be from 0 to 1, got {tilt!r}")
+
+
 def question(
     network: Network, region: Region, method: Method | str, enclosures: Sequence[Enclosure] = BOTH
 ) -> tuple[Region, Method]:
@@ -498,7 +509,7 @@ def question(
     for enclosure in enclosures:
         if not isinstance(enclosure, Enclosure):
             raise InvalidInput(f"enclosures must be values such as Lipschitz(), got {enclosure!r}")
-        enclosure.check()
+        _check_enclosure(enclosure)
     fitted = region.fitted(network)
     fitted.check(network.inputs)
     for number, layer in enumerate(network.layers, 1):

@@ -15,6 +15,7 @@ from lipcert.errors import ProofFailed
 from lipcert.model.arrays import Array, Weight, dense, times
 from lipcert.model.network import Network, Neurons
 from lipcert.model.norms import Norms
+from lipcert.suggest.guide import Guide
 from lipcert.suggest.lines import suggested_lines
 
 _TOP, _SHARPNESS = 5, 4.0
@@ -94,14 +95,14 @@ def _norm(numbers: Array, image: Callable[[Array], Array]) -> Array:
     return powers(image, 1.0 + 0.5 * np.cos(numbers + 1.0), _POWERS)[0]  # rows often add up to zero: no ones
 
 
-class Hinted:
+class Hinted(Guide):
     """The choices of a guide: T as hinted for a view, a closed form where that is zero; lines of least area."""
 
-    def __init__(self, hint: Callable[[Any], Array]) -> None:
-        self.hint = hint
+    def __init__(self, hint: Callable[[Any], Array], *enclosures: Any) -> None:
+        self.hint, self.enclosures = hint, enclosures
 
     @classmethod
-    def relative(cls, layers: Sequence[Array]) -> Self:
+    def relative(cls, layers: Sequence[Array], *enclosures: Any) -> Self:
         """By log2(T/(r² S_jj)) per layer, (count, neurons), which also serves a part whose S is far smaller."""
 
         def hint(view: Any) -> Array:
@@ -110,10 +111,10 @@ class Hinted:
             r = 0.5 * (view.beta - view.alpha)
             return np.asarray(np.exp2(log) * (r * r * view.variance))
 
-        return cls(hint)
+        return cls(hint, *enclosures)
 
     @classmethod
-    def absolute(cls, hints: Any) -> Self:
+    def absolute(cls, hints: Any, *enclosures: Any) -> Self:
         """By the multipliers of a pass over the whole region, if there was one."""
 
         def hint(view: Any) -> Array:
@@ -122,7 +123,7 @@ class Hinted:
                 T[0] = np.ldexp(hints.multipliers[view.index], 2 * (hints.exponents[view.index] - view.exponent[0]))
             return np.asarray(view.narrow(T))
 
-        return cls(hint)
+        return cls(hint, *enclosures)
 
     def multipliers(self, view: Any) -> Array:
         r, m, T = 0.5 * (view.beta - view.alpha), 0.5 * (view.alpha + view.beta), self.hint(view)
@@ -390,8 +391,8 @@ def triangular_factor(weight: Array) -> tuple[Array, Array, Array] | None:
         return None
 
 
-class StoredGuide:
-    """The hints of a certificate, for one region; see ``Guide`` and ``View`` of the kernel."""
+class StoredGuide(Guide):
+    """The hints of a certificate, for one region; see ``View`` of the kernel."""
 
     def __init__(self, hints: Any, network: Network, bounded: bool) -> None:
         """An error if the hints are not for such a network."""
@@ -424,6 +425,3 @@ class StoredGuide:
     def lines(self, which: int, index: int, neurons: Any, numbers: Array, interval: Any) -> tuple[Array, Array]:
         lower, upper = self.hints.lines[which * len(self.hints.multipliers) + index]
         return lower[numbers], upper[numbers]
-
-    def room(self, *_: int) -> None:
-        """A proof that was made once will find room again."""
