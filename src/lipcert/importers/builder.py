@@ -41,22 +41,8 @@ _ROOT_HALF = Precise.of(2.0).inverse_root()
 Value = Tensor | Array
 """A tensor that depends on the input, or a constant."""
 
-_PRODUCT = (
-    "it multiplies two values that both depend on the input, and is no activation that is known; a GELU that is spelled"
-    " out with tanh is one operator from operator set 20 of ONNX on"
-)
-_QUOTIENT = "it divides by a value that depends on the input"
-
-SELF_NORMALISING = (
-    "it divides by the spread of its own input, which has no exact translation and hardly a bound; batch norm in"
-    " evaluation mode is read, as is a fixed scale and shift in its place"
-)
-"""Why layer norm and its like are refused."""
-
-SOFTMAX = (
-    "take the logits before it as the output: drop_softmax=True (--drop-softmax) does so where it is the last operation"
-)
-"""Why a softmax is refused."""
+_POWERS = {2.0: "square", 3.0: "cube", 0.5: "sqrt", -0.5: "rsqrt", -1.0: "reciprocal"}
+"""Activations that are powers."""
 
 
 class Opaque:
@@ -113,7 +99,7 @@ class Builder:
         self.sorted: dict[Any, tuple[Tensor, Tensor]] = {}  # pairs of which the maximum or minimum was taken
         self.room = room or Room(math.inf)
         self.source, self.kind = "input", "Input"
-        self.input = self._add(ops.Input(), (), tuple(shape))
+        self.input = self.add_node(ops.Input(), (), tuple(shape))
 
     @contextmanager
     def reading(self, source: str, kind: str, shape: tuple[int, ...] | None) -> Iterator[None]:
@@ -136,12 +122,12 @@ class Builder:
 
     def unknown(self, shape: Sequence[int], operands: Sequence[Any] = ()) -> Tensor:
         """A stand-in for what could not be translated."""
-        return self._add(ops.Unknown(), tuple(o.node for o in operands if isinstance(o, Tensor)), tuple(shape))
+        return self.add_node(ops.Unknown(), tuple(o.node for o in operands if isinstance(o, Tensor)), tuple(shape))
 
     def constant(self, value: Array) -> Tensor:
         """A constant as a tensor."""
         value = np.asarray(value, dtype=float)
-        return self._add(ops.Linear((), Precise.of(value.ravel())), (), value.shape)
+        return self.add_node(ops.Linear((), Precise.of(value.ravel())), (), value.shape)
 
     def tensor(self, value: Value) -> Tensor:
         """A constant made a tensor; a tensor as it is."""
@@ -178,7 +164,7 @@ class Builder:
         key = (tuple(sorted((node, place.tobytes()) for node, place in parts.items())), shift.tobytes())
         if key not in self.known:
             chosen = tuple(PreciseMatrix.choosing(place, sizes[node]) for node, place in parts.items())
-            self.known[key] = self._add(ops.Linear(chosen, Precise.of(shift)), tuple(parts), index.shape).node
+            self.known[key] = self.add_node(ops.Linear(chosen, Precise.of(shift)), tuple(parts), index.shape).node
         return Tensor(self.known[key], index.shape)
 
     def view(self, x: Tensor, change: Any) -> Tensor:
@@ -210,7 +196,7 @@ class Builder:
     def affine(self, x: Tensor, weight: Weight | PreciseMatrix, bias: Any, shape: Sequence[int]) -> Tensor:
         """weight·x + bias on the flat tensor; the bias is broadcast to the result's shape."""
         offset = Precise.of(bias).broadcast(tuple(shape)).reshape(-1)
-        return self._add(ops.Linear((PreciseMatrix.of(weight),), offset), (x.node,), tuple(shape))
+        return self.add_node(ops.Linear((PreciseMatrix.of(weight),), offset), (x.node,), tuple(shape))
 
     def scale(self, x: Tensor, factor: Any, shift: Any = 0.0) -> Tensor:
         """factor·x + shift, element by element, all three broadcast; arrays or :class:`Precise` numbers.
@@ -220,7 +206,7 @@ class Builder:
         factor, shift = Precise.of(factor), Precise.of(shift)
         x = self.spread(x, common_shape(x.shape, factor.shape, shift.shape))
         factor, shift = (value.broadcast(x.shape).reshape(-1) for value in (factor, shift))
-        return self._add(ops.Linear((PreciseMatrix.diagonal_of(factor),), shift), (x.node,), x.shape)
+        return self.add_node(ops.Linear((PreciseMatrix.diagonal_of(factor),), shift), (x.node,), x.shape)
 
     def batch_norm(self, x: Tensor, mean: Any, variance: Any, gain: Any, offset: Any, epsilon: float) -> Tensor:
         """gain·(x - mean)/√(variance + epsilon) + offset, each with one number a channel (axis 1 of x).
@@ -256,22 +242,23 @@ class Builder:
         if isinstance(x, Tensor) and isinstance(y, Tensor):
             pair, shape = self._paired(x, y if sign == 1.0 else self.scale(y, sign))
             same = PreciseMatrix.choosing(np.arange(math.prod(shape)), math.prod(shape))
-            return self._add(ops.Linear.of(same, same), pair, shape)
+            return self.add_node(ops.Linear.of(same, same), pair, shape)
         if isinstance(x, Tensor):
             return self.scale(x, 1.0, Precise.of(y) if sign == 1.0 else sign * Precise.of(y))
         assert isinstance(y, Tensor)
         return self.scale(y, sign, x)
 
     def multiply(self, x: Value, y: Value) -> Tensor:
-        """X·y, element by element; of two tensors only where that is an activation."""
+        """X·y, element by element."""
         x, y = (self._number(value) for value in (x, y))
         if not isinstance(x, Tensor) or not isinstance(y, Tensor):
             return self.scale(y, x) if isinstance(y, Tensor) else self.scale(self.tensor(x), y)
         pair, shape = self._paired(x, y)
         found = gates.product(self.nodes, *pair)
-        if found is None:
-            raise Unsupported(_PRODUCT)
-        return self._gated(found, shape)
+        if found is not None:
+            return self._gated(found, shape)
+        index = positions(shape).reshape(-1, 1)
+        return self.add_node(ops.Bilinear(index, index), pair, shape)
 
     def _number(self, value: Value) -> Value:
         """A tensor that is a constant as an array."""
@@ -280,17 +267,17 @@ class Builder:
         return value
 
     def divide(self, x: Value, y: Value) -> Tensor:
-        """Quotient x / y, of constants y only."""
+        """Quotient x / y; a y that depends on the input must turn out to be positive over the region."""
         if isinstance(y := self._number(y), Tensor):
-            raise Unsupported(_QUOTIENT)
+            return self.multiply(x, self.activate(y, "reciprocal"))
         if not np.all(y):
             raise Unsupported("it divides by zero")
         return self.scale(self.tensor(x), Precise.of(y).reciprocal())
 
     def matmul(self, x: Value, y: Value | Precise) -> Tensor:
-        """Matrix product as numpy's, of a tensor and a constant on either side."""
+        """Matrix product as numpy's."""
         if isinstance(x, Tensor) and isinstance(y, Tensor):
-            raise Unsupported("it multiplies two values that both depend on the input")
+            return self._bilinear(x, y)
         if not isinstance(x, Tensor) and not isinstance(y, Tensor):
             x = self.constant(x)
         tensor, fixed = (x, Precise.of(y)) if isinstance(x, Tensor) else (y, Precise.of(x))
@@ -311,6 +298,20 @@ class Builder:
         shape = (*batch, *ends)
         weight = PreciseMatrix.of_entries((math.prod(shape), tensor.size), i, j, fixed.reshape(-1).take(k))
         return self.affine(tensor, weight, 0.0, shape)
+
+    def _bilinear(self, x: Tensor, y: Tensor) -> Tensor:
+        """The matrix product of two tensors."""
+        one, two = positions(x.shape), positions(y.shape)
+        ends = (*one.shape[-2:-1], *two.shape[1:][-1:])
+        one, two = (one[None] if one.ndim == 1 else one), (two[:, None] if two.ndim == 1 else two)
+        if one.shape[-1] != two.shape[-2]:
+            raise Unsupported(f"shapes do not fit: {x.shape} times {y.shape}")
+        batch = common_shape(one.shape[:-2], two.shape[:-2])
+        full = (*batch, one.shape[-2], two.shape[-1], one.shape[-1])
+        self.room.take(*full)
+        pairs = one[..., None, :], np.swapaxes(two, -1, -2)[..., None, :, :]
+        left, right = (np.broadcast_to(part, full).reshape(-1, full[-1]) for part in pairs)
+        return self.add_node(ops.Bilinear(left, right), (x.node, y.node), (*batch, *ends))
 
     def along(self, x: Tensor, axis: int, matrix: Array | Precise) -> Tensor:
         """A matrix (before, after) applied along an axis."""
@@ -417,7 +418,7 @@ class Builder:
 
     def apply(self, x: Tensor, row: Activation) -> Tensor:
         """An activation as it is."""
-        return self._add(ops.Apply(Neurons.of(row, x.size)), (x.node,), x.shape)
+        return self.add_node(ops.Apply(Neurons.of(row, x.size)), (x.node,), x.shape)
 
     def hard_sigmoid(self, x: Tensor) -> Tensor:
         """clip(x/6 + 1/2, 0, 1). The table's slope α is the float next to 1/6, so x is scaled by 1/(6α) first."""
@@ -425,10 +426,12 @@ class Builder:
         return self.activate(self.scale(x, (6.0 * Precise.of(slope)).reciprocal()), "hardsigmoid")
 
     def power(self, x: Tensor, exponent: Any) -> Tensor:
-        """x², x³ and x."""
-        if np.ndim(exponent) or float(exponent) not in (1.0, 2.0, 3.0):
-            raise Unsupported("only the powers 1, 2 and 3 are known")
-        return x if float(exponent) == 1.0 else self.activate(x, "square" if float(exponent) == 2.0 else "cube")
+        """x, x², x³, √x, and one over x, √x or x²."""
+        if np.ndim(exponent) or float(exponent) not in (1.0, *_POWERS, -2.0):
+            raise Unsupported(f"of powers only {', '.join(f'{p:g}' for p in (1.0, *_POWERS, -2.0))} are known")
+        if float(exponent) == -2.0:
+            return self.activate(self.activate(x, "square"), "reciprocal")
+        return x if float(exponent) == 1.0 else self.activate(x, _POWERS[float(exponent)])
 
     def clamp(self, x: Tensor, low: float | None, high: float | None) -> Tensor:
         """Values held between two limits, either of which may be missing."""
@@ -513,7 +516,7 @@ class Builder:
         joined = self.taken([Tensor(node, (size,)) for node in sorted(pair)], np.arange(2 * size))
         return self.maximum(joined, np.arange(2 * size).reshape(2, -1).T, shape, sign)
 
-    def _add(self, op: ops.Op, inputs: tuple[int, ...], shape: tuple[int, ...]) -> Tensor:
+    def add_node(self, op: ops.Op, inputs: tuple[int, ...], shape: tuple[int, ...]) -> Tensor:
         shape = tuple(int(s) for s in shape)
         self.nodes.append(Node(op, inputs, shape, self.source, self.kind))
         return Tensor(len(self.nodes) - 1, shape)

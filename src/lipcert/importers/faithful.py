@@ -14,6 +14,7 @@ from lipcert.errors import UnreadableModel
 from lipcert.importers.lowering import Origin
 from lipcert.model.activation_table import STRAIGHT
 from lipcert.model.arrays import Array
+from lipcert.model.couplings import Coupling
 from lipcert.model.network import Layer, Network
 from lipcert.runtime.clock import clock
 
@@ -204,7 +205,7 @@ def at_kinks(network: Network, tests: Array, rng: np.random.Generator) -> Array:
     parts = [
         (np.full(index.size, place), index, np.broadcast_to(knot, index.shape))
         for place, layer in enumerate(network.layers)
-        for row, index in (layer.neurons.groups if layer.neurons else ())
+        for row, index in (layer.plain.groups if layer.plain else ())
         for knot in (row.knots(np.zeros(index.size)) if row.row.kinks else ())
     ]
     places, neurons, knots = map(np.concatenate, zip(*parts, strict=True)) if parts else np.zeros((3, 0))
@@ -264,10 +265,12 @@ def disturbed(network: Network, x: Array, unit: float, seed: int = 0) -> tuple[A
         sums = Layer(size, np.abs(layer.bias), None).affine(np.abs(exact))
         v = exact = layer.affine(exact)
         bends = np.zeros(1)
-        if layer.neurons is not None:
-            exact = layer.neurons.value(v)
+        if layer.plain is not None:
+            exact = layer.activated(v)
             bends = np.abs(exact)
-            for row, index in layer.neurons.groups:
+            if layer.coupling is not None:
+                bends = _coupled_bends(layer.coupling, v, bends)
+            for row, index in layer.plain.groups:
                 if any(piece != STRAIGHT for piece in row.shape):
                     scale = np.max([1.0, *(np.max(np.abs(parameter)) for parameter in row.parameters)])
                     bends[:, index] += scale * (1.0 + np.minimum(np.abs(v[:, index]), 64.0))
@@ -281,11 +284,21 @@ def disturbed(network: Network, x: Array, unit: float, seed: int = 0) -> tuple[A
         z = x
         for layer, (sums, bends) in zip(network.layers, reaches, strict=True):
             z = _shaken(layer.affine(z), side * sums, rng)
-            if layer.neurons is not None:
-                z = _shaken(layer.neurons.value(z), side * bends, rng)
+            if layer.plain is not None:
+                z = _shaken(layer.activated(z), side * bends, rng)
         moved = np.fmax(moved, np.abs(z - exact))
     largest = np.max([np.abs(x).max(axis=1), *(sums.max(axis=1) for sums, _ in reaches)], axis=0)
     return exact, MARGIN * moved, largest
+
+
+def _coupled_bends(coupling: Coupling, v: Array, sizes: Array) -> Array:
+    """Sizes of what is rounded: of the terms of sums of products; exponents of softmax values cancel."""
+    found = np.array(sizes)
+    for _, index in coupling.softmax_rows():
+        found[:, index] *= 1.0 + np.minimum(np.abs(v[:, index]).max(axis=-1, keepdims=True), 64.0)
+    for product, place in coupling.sums():
+        found[:, place] += (np.abs(v[:, product.one]) * np.abs(v[:, product.two])).sum(axis=-1)
+    return found
 
 
 def _rows(network: Network) -> int:

@@ -15,6 +15,7 @@ import numpy as np
 
 from lipcert.errors import UnreadableModel
 from lipcert.importers.precise import Precise, PreciseMatrix
+from lipcert.model.arrays import Array
 from lipcert.model.network import Neurons
 
 
@@ -61,6 +62,21 @@ class Apply(Op):
 
 class Unknown(Op):
     """An operation without translation; it keeps the shape so that reading can go on and find the others."""
+
+
+@dataclass(frozen=True, eq=False)
+class Bilinear(Op):
+    """y_k = Σ_j x[one_kj]·z[two_kj] for two operands x and z, positions (outputs, terms)."""
+
+    one: Array
+    two: Array
+
+
+@dataclass(frozen=True)
+class Softmax(Op):
+    """exp(x)/Σexp(x) over rows of some width, one after the other."""
+
+    width: int
 
 
 @dataclass(frozen=True, eq=False)

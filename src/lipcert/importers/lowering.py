@@ -10,11 +10,12 @@ from scipy import sparse
 from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 
 from lipcert.importers.convolutions import recognised
-from lipcert.importers.graph import Apply, Graph, Input, Linear, Node, Offender, refuse
+from lipcert.importers.graph import Apply, Bilinear, Graph, Input, Linear, Node, Offender, Softmax, refuse
 from lipcert.importers.precise import Precise, PreciseMatrix
 from lipcert.model.activations import Activation, activation
 from lipcert.model.arrays import Array, Parameter, Weight
 from lipcert.model.convolution import Convolution
+from lipcert.model.couplings import Coupling
 from lipcert.model.network import Layer, Network, Neurons
 from lipcert.runtime.clock import clock
 
@@ -67,13 +68,13 @@ def lower(graph: Graph) -> Lowered:
     while apart:
         graph = separate(graph, apart)
         merged, apart = fold(graph)
-    rows = [one.neurons for one in merged if one.neurons is not None]
+    rows = [one.neurons if one.coupling is None else (one.neurons, one.coupling) for one in merged if one.neurons]
     network = prune(Network.from_weights([one.weight for one in merged], [one.bias for one in merged], rows))
     layers, origins = [], []
     for one, layer in zip(merged, network.layers, strict=True):
         kept = one.convolution is not None and one.convolution.shape == layer.linear.shape  # not pruned
         layers.append(replace(layer, linear=one.convolution) if kept else layer)
-        same = [index.size for row, index in layer.neurons.groups if row.name == "identity"] if layer.neurons else []
+        same = [index.size for row, index in layer.plain.groups if row.name == "identity"] if layer.plain else []
         carried = min(one.origin.carried, sum(same))
         origins.append(replace(one.origin, carried=carried, dropped=len(one.bias) - layer.size))
     return Lowered(Network(tuple(layers)), tuple(origins))
@@ -113,6 +114,7 @@ class Merged:
     neurons: Neurons | None
     convolution: Convolution | None
     origin: Origin
+    coupling: Coupling | None = None
 
 
 def fold(graph: Graph) -> tuple[list[Merged], set[int]]:
@@ -120,8 +122,7 @@ def fold(graph: Graph) -> tuple[list[Merged], set[int]]:
     merged, apart = [], set()
     for number, level in enumerate(levels(graph), 1):
         clock().say(f"reading the model: layer {number}")
-        targets = [graph.nodes[i].inputs[0] for i in level.applied] + list(level.carried)
-        targets = targets if level.applied else [graph.output]
+        targets = level.targets(graph) or [graph.output]
         forms = _forms(graph, level.known, targets)
         for target in targets:
             if not forms[target].fits:  # the first node on the way of which this is true
@@ -140,15 +141,18 @@ def _merged(graph: Graph, level: Level, targets: Sequence[int], forms: Mapping[i
     thin = area >= SPARSE_FROM and entries.nnz < SPARSE_BELOW * area
     weight = entries if thin else np.asarray(entries.toarray())
     shapes, known = ([graph.nodes[i].shape for i in nodes] for nodes in (targets, level.known))
-    kernel = recognised(entries, shapes, known) if thin or max(weight.shape) >= KERNELS_FROM else None
+    coupling = _coupling(graph, level)
+    large = thin or max(weight.shape) >= KERNELS_FROM
+    kernel = recognised(entries, shapes, known) if large and coupling is None else None
     passed = [graph.nodes[i] for i in forms if i not in level.known]
     origin = Origin(
         tuple(dict.fromkeys(node.label() for node in passed if node.inputs)),
-        tuple(dict.fromkeys(graph.nodes[i].label() for i in level.applied)),
+        tuple(dict.fromkeys(graph.nodes[i].label() for i in (*level.applied, *level.softmax, *level.products))),
         sum(graph.nodes[i].size for i in level.carried),
         0,
     )
-    return Merged(weight, bias, _neurons(graph, level) if level.applied else None, kernel, origin)
+    neurons = _neurons(graph, level) if level.targets(graph) else None
+    return Merged(weight, bias, neurons, kernel, origin, coupling)
 
 
 def _forms(graph: Graph, known: Sequence[int], targets: Sequence[int]) -> dict[int, Form]:
@@ -189,6 +193,24 @@ def _neurons(graph: Graph, level: Level) -> Neurons:
     return Neurons(start, (*joined, *own))
 
 
+def _coupling(graph: Graph, level: Level) -> Coupling | None:
+    """The softmax rows and products of a level, by the places of their values in the layer."""
+    if not level.softmax and not level.products:
+        return None
+    plain = sum(graph.nodes[i].size for i in (*level.applied, *level.carried))
+    rows = [(graph.nodes[i], op.width) for i in level.softmax if isinstance(op := graph.nodes[i].op, Softmax)]
+    size, start = plain + sum(node.size for node, _ in rows), {}
+    for key in level.factors(graph):
+        start[key] = size
+        size += graph.nodes[key[1]].size
+    products = []
+    for position in level.products:
+        op, (left, right) = graph.nodes[position].op, graph.nodes[position].inputs
+        assert isinstance(op, Bilinear)
+        products.append((op.one + start[0, left], op.two + start[1, right]))
+    return Coupling.of(plain, size, [(node.size // width, width) for node, width in rows], products)
+
+
 def separate(graph: Graph, nodes: Collection[int]) -> Graph:
     """The same function: the operands of the given nodes become neurons with the activation identity.
 
@@ -203,7 +225,7 @@ def separate(graph: Graph, nodes: Collection[int]) -> Graph:
     for position, node in enumerate(graph.nodes):
         inputs = [place[i] for i in node.inputs]
         if position in nodes:
-            cut = [k for k, i in enumerate(node.inputs) if not isinstance(graph.nodes[i].op, (Apply, Input))]
+            cut = [k for k, i in enumerate(node.inputs) if not isinstance(graph.nodes[i].op, (Input, *NONLINEAR))]
             for k in cut:
                 before = graph.nodes[node.inputs[k]]
                 new.append(replace(before, op=Apply(Neurons.of("identity", before.size)), inputs=(inputs[k],)))
@@ -223,20 +245,65 @@ def prune(network: Network) -> Network:
     for i in range(len(layers) - 2, -1, -1):
         here, after = layers[i], layers[i + 1]
         used = np.flatnonzero(abs(after.weight).sum(axis=0))
-        if used.size == here.size:
+        if used.size == here.width:
+            continue
+        if here.coupling is not None:
+            kept, inner = _coupled_used(here.coupling, used)
+            assert here.plain is not None
+            rows = inner.taken
+            layers[i] = Layer(here.weight[rows], here.bias[rows], here.plain.take(inner.plain), inner.coupling)
+            columns = after.weight[:, kept]
+            weight = columns if sparse.issparse(columns) else np.ascontiguousarray(columns)
+            layers[i + 1] = replace(after, linear=weight)
             continue
         used = used if used.size else np.zeros(1, dtype=int)
         assert here.neurons is not None
         layers[i] = Layer(here.weight[used], here.bias[used], here.neurons.take(used))
         columns = after.weight[:, used]
         weight = columns if sparse.issparse(columns) else np.ascontiguousarray(columns)
-        layers[i + 1] = Layer(weight, after.bias, after.neurons)
+        layers[i + 1] = replace(after, linear=weight)
     return Network(tuple(layers))
+
+
+@dataclass(frozen=True, eq=False)
+class _Fewer:
+    """A coupling of some values only: which of the layer's values, and which of its elementwise ones."""
+
+    taken: Array
+    plain: Array
+    coupling: Coupling
+
+
+def _coupled_used(coupling: Coupling, used: Array) -> tuple[Array, _Fewer]:
+    """The results that are kept of those that are used, and a coupling that gives these alone.
+
+    Softmax rows stay as they are.
+    """
+    needed = np.zeros(coupling.width, dtype=bool)
+    needed[used] = True
+    needed[coupling.plain : coupling.factors] = True
+    wanted = np.zeros(coupling.size, dtype=bool)
+    wanted[: coupling.factors] = needed[: coupling.factors]
+    for product, place in coupling.sums():
+        wanted[product.both[needed[place]]] = True
+    # an elementwise value that is a factor too needs its place, and so its result
+    needed[: coupling.plain] |= wanted[: coupling.plain]
+    place = np.cumsum(wanted) - 1
+    products = [
+        (place[product.one[needed[at]]], place[product.two[needed[at]]])
+        for product, at in coupling.sums()
+        if needed[at].any()
+    ]
+    plain = np.flatnonzero(wanted[: coupling.plain])
+    fewer = Coupling.of(plain.size, int(wanted.sum()), coupling.rows, products)
+    return np.flatnonzero(needed), _Fewer(np.flatnonzero(wanted), plain, fewer)
 
 
 # which activations make up a layer, and which values travel past it: activations are taken as early as they can be, and
 # identity neurons carry the smallest set of tensors that later layers can be computed from, a minimum vertex cut
 
+NONLINEAR = (Apply, Softmax, Bilinear)
+"""What makes a layer."""
 CONSTANT = -1
 """Depth of what does not depend on the input."""
 
@@ -248,6 +315,19 @@ class Level:
     known: tuple[int, ...]
     applied: tuple[int, ...]
     carried: tuple[int, ...]
+    softmax: tuple[int, ...] = ()
+    products: tuple[int, ...] = ()
+
+    def factors(self, graph: Graph) -> list[tuple[int, int]]:
+        """The side and the node of each factor of its products."""
+        pairs = (enumerate(graph.nodes[i].inputs) for i in self.products)
+        return list(dict.fromkeys(pair for each in pairs for pair in each))
+
+    def targets(self, graph: Graph) -> list[int]:
+        """The nodes that are its values, in order."""
+        first = [graph.nodes[i].inputs[0] for i in self.applied]
+        rows = [graph.nodes[i].inputs[0] for i in self.softmax]
+        return [*first, *self.carried, *rows, *(node for _, node in self.factors(graph))]
 
 
 def levels(graph: Graph) -> Iterator[Level]:
@@ -255,15 +335,16 @@ def levels(graph: Graph) -> Iterator[Level]:
     depth = depths(graph)
     known: tuple[int, ...] = (0,)
     for level in range(1, depth[graph.output] + 1):
-        applied = tuple(i for i, n in enumerate(graph.nodes) if isinstance(n.op, Apply) and depth[i] == level)
+        here = [i for i, n in enumerate(graph.nodes) if isinstance(n.op, NONLINEAR) and depth[i] == level]
+        applied, softmax, products = (tuple(i for i in here if isinstance(graph.nodes[i].op, op)) for op in NONLINEAR)
         wanted = [
             i
             for i in range(len(graph.nodes))
-            if 0 <= depth[i] < level and any(depth[c] >= level and c not in applied for c in graph.consumers[i])
+            if 0 <= depth[i] < level and any(depth[c] >= level and c not in here for c in graph.consumers[i])
         ]
         carried = cheapest(graph, known, wanted, depth)
-        yield Level(known, applied, carried)
-        known = (*applied, *carried)
+        yield Level(known, applied, carried, softmax, products)
+        known = (*applied, *carried, *softmax, *products)
     yield Level(known, (), ())
 
 
@@ -274,8 +355,8 @@ def depths(graph: Graph) -> list[int]:
         before = max((depth[i] for i in node.inputs), default=CONSTANT)
         if isinstance(node.op, Input):
             before = 0
-        assert isinstance(node.op, (Input, Apply, Linear)), f"{type(node.op).__name__} is left over"
-        depth.append(max(before, 0) + 1 if isinstance(node.op, Apply) else before)
+        assert isinstance(node.op, (Input, Linear, *NONLINEAR)), f"{type(node.op).__name__} is left over"
+        depth.append(max(before, 0) + 1 if isinstance(node.op, NONLINEAR) else before)
     return depth
 
 

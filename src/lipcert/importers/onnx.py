@@ -28,7 +28,7 @@ try:
 except ImportError:  # pragma: no cover - depends on the installation
     raise LipcertError('reading ONNX models needs onnx: pip install "lipcert[onnx]"') from None
 
-from lipcert.importers.onnx_ops import ARRANGING, OPERATORS, SEVERAL, OnnxBuilder, softmax
+from lipcert.importers.onnx_ops import ARRANGING, OPERATORS, SEVERAL, OnnxBuilder
 
 FLOAT, DOUBLE = onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE
 REAL: Final[dict[int, Any]] = {onnx.TensorProto.FLOAT16: np.float16, FLOAT: np.float32, DOUBLE: np.float64}
@@ -378,8 +378,6 @@ class Reader:
         if any(a.type in (a.GRAPH, a.GRAPHS) for a in node.attribute):
             raise Unsupported("control flow has no translation")
         operator = OPERATORS.get(node.op_type)
-        if (depends or opaque) and operator is softmax:
-            softmax()
         if (depends or opaque) and operator is None and node.op_type not in ARRANGING:
             raise Unsupported("unknown operator")
         schema = onnx.defs.get_schema(node.op_type, self.opset, "")
@@ -408,7 +406,7 @@ class Reader:
         first = next(name for name, value in zip(node.input, operands) if isinstance(value, Tensor))
         self.build.dtype = REAL.get(self.types[first].tensor_type.elem_type, np.float64)
         self.build.single = all(name in self.single for name, v in zip(node.input, operands) if isinstance(v, Tensor))
-        self.build.outputs = len(node.output)
+        self.build.outputs, self.build.opset = len(node.output), self.opset
         try:
             with np.errstate(all="ignore"):  # numbers that are not finite are refused at the end
                 if node.op_type in ARRANGING or (node.op_type == "Pad" and named["mode"] != "constant"):

@@ -14,7 +14,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from lipcert.importers.builder import SELF_NORMALISING, SOFTMAX, Builder, Frame, Positions, Tensor, Unsupported, Value
+from lipcert.importers import signals
+from lipcert.importers.builder import Builder, Frame, Positions, Tensor, Unsupported, Value
 from lipcert.model.arrays import Array
 
 Operator = Callable[..., Any]
@@ -26,13 +27,14 @@ _FAR = 2.0**20
 class OnnxBuilder(Builder):
     """A graph under construction.
 
-    Of the operator that is being read: how many results it gives, the type of its numbers, and whether all of them are
-    numbers of single precision.
+    Of the operator that is being read: how many results it gives, the type of its numbers, whether all of them are
+    numbers of single precision, and its operator set.
     """
 
     outputs: int = 1
     dtype: Any = np.float64
     single: bool = False
+    opset: int = 13
 
 
 def _axis(axis: int, rank: int) -> int:
@@ -56,7 +58,32 @@ def _refused(reason: str) -> Operator:
     return operator
 
 
-softmax: Final = _refused(SOFTMAX)
+def _softmax(log: bool, b: OnnxBuilder, x: Tensor, axis: int = -1) -> Tensor:
+    if b.opset < 13 and _axis(axis, len(x.shape)) != len(x.shape) - 1:
+        raise Unsupported("before operator set 13 it takes all axes from its axis on together")
+    return signals.softmax(b, x, _axis(axis, len(x.shape)), log)
+
+
+def _layer_norm(
+    b: OnnxBuilder, x: Tensor, Scale: Any, B: Any = None, axis: int = -1, epsilon: float = 1e-5, **_: Any
+) -> Tensor:
+    if b.outputs > 1:
+        raise Unsupported("it also returns statistics")
+    return signals.layer_norm(b, x, len(x.shape) - _axis(axis, len(x.shape)), Scale, B, epsilon)
+
+
+def _rms_norm(b: OnnxBuilder, x: Tensor, scale: Any, axis: int = -1, epsilon: float = 1e-5, **_: Any) -> Tensor:
+    return signals.layer_norm(b, x, len(x.shape) - _axis(axis, len(x.shape)), scale, None, epsilon, False)
+
+
+def _group_norm(b: Builder, x: Tensor, scale: Any, bias: Any, num_groups: int, epsilon: float, **_: Any) -> Tensor:
+    if np.size(scale) != x.shape[1]:
+        raise Unsupported("it has a scale for each group; from operator set 21 on there is one for each channel")
+    return signals.group_norm(b, x, num_groups, scale, bias, epsilon)
+
+
+def _refused_norm(b: Builder, x: Tensor, **_: Any) -> Tensor:
+    raise Unsupported("it divides by a norm that may be zero; write it with a small number added")
 
 
 def _row(name: str, **names: str) -> Operator:
@@ -302,15 +329,19 @@ OPERATORS: Final[Mapping[str, Operator]] = {
     "Gelu": lambda b, x, approximate: b.activate(x, "gelu_tanh" if approximate == "tanh" else "gelu"),
     "GlobalAveragePool": partial(_global, "mean"),
     "GlobalMaxPool": partial(_global, "max"),
-    **dict.fromkeys(
-        ("GroupNormalization", "InstanceNormalization", "LayerNormalization", "LpNormalization", "LRN"),
-        _refused(SELF_NORMALISING),
-    ),
+    "Exp": _row("exp"),
+    "GroupNormalization": _group_norm,
+    "InstanceNormalization": lambda b, x, scale, B, epsilon: signals.group_norm(b, x, x.shape[1], scale, B, epsilon),
+    "LayerNormalization": _layer_norm,
+    "Log": _row("log"),
+    **dict.fromkeys(("LpNormalization", "LRN"), _refused_norm),
+    "RMSNormalization": _rms_norm,
+    "Sqrt": _row("sqrt"),
     "HardSigmoid": _row("hardsigmoid", alpha="alpha", beta="beta"),
     "HardSwish": _row("hardswish"),
     "Identity": lambda b, x: x,
     "LeakyRelu": _row("leaky_relu", alpha="negative_slope"),
-    "LogSoftmax": softmax,
+    "LogSoftmax": partial(_softmax, True),
     "MaxPool": _max_pool,
     "Mish": _row("mish"),
     "Neg": lambda b, x: b.scale(x, -1.0),
@@ -325,7 +356,7 @@ OPERATORS: Final[Mapping[str, Operator]] = {
     "Shrink": _shrink,
     "Sigmoid": _row("sigmoid"),
     "Sin": _row("sin"),
-    "Softmax": softmax,
+    "Softmax": partial(_softmax, False),
     "Softplus": _row("softplus"),
     "Softsign": _row("softsign"),
     "Tanh": _row("tanh"),

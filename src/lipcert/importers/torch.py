@@ -65,11 +65,12 @@ def read_module(
         points = points.detach().cpu().numpy()
     before = checks.state(module)
     try:
-        exported = _found(given, input_shape)
-        own = _without_softmax(exported) if drop_softmax else exported
-        reader = _Reader(own)
-        graph = reader.read()
-        checks.same_operations(given, exported.program, exported.example())
+        with _plain_attention():
+            exported = _found(given, input_shape)
+            own = _without_softmax(exported) if drop_softmax else exported
+            reader = _Reader(own)
+            graph = reader.read()
+            checks.same_operations(given, exported.program, exported.example())
     finally:
         checks.unchanged(before, checks.state(module))  # what changes a module is the cause of all else
     lowered = lower(graph)
@@ -284,6 +285,17 @@ def _exported(module: _Given, shape: tuple[int, ...]) -> _Exported:
     state = {s.arg.name: kept[s.target].detach() for s in signature.input_specs if s.kind.name != "USER_INPUT"}
     result = next(node.args[0][-1] for node in graph.graph.nodes if node.op == "output")
     return _Exported(program.module(check_guards=False), graph, result, state, shape, dtype, module.place)
+
+
+@contextmanager
+def _plain_attention() -> Iterator[None]:
+    """Within the block attention layers are made of their parts, not of one fused operation."""
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)
 
 
 def _type(module: _Given, shape: tuple[int, ...]) -> tuple[torch.dtype | None, str]:

@@ -15,10 +15,9 @@ import torch
 from torch.utils._pytree import tree_flatten, tree_map
 
 from lipcert.errors import LipcertError
+from lipcert.importers import signals
 from lipcert.importers import windows as win
 from lipcert.importers.builder import (
-    SELF_NORMALISING,
-    SOFTMAX,
     Builder,
     Frame,
     Positions,
@@ -327,6 +326,97 @@ def _both(padding: Any, rank: int) -> win.Pads:
     return [(p, p) for p in each_axis(padding, rank)]
 
 
+def _attention(
+    b: Builder,
+    query: Any,
+    key: Any,
+    value: Any,
+    attn_mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    if dropout_p or enable_gqa:
+        raise Unsupported("dropout in attention, or groups of queries, are not known; call eval()")
+    return signals.attention(b, query, key, value, attn_mask, is_causal, scale)
+
+
+def _glu(b: Builder, x: Tensor, dim: int) -> Tensor:
+    halves = [b.view(x, lambda index, k=k: np.split(index, 2, axis=dim)[k]) for k in (0, 1)]
+    return b.multiply(halves[0], b.activate(halves[1], "sigmoid"))
+
+
+def _layer_norm(
+    b: Builder, x: Tensor, normalized_shape: Any, eps: float, weight: Any = None, bias: Any = None, **_: Any
+) -> Tensor:
+    return signals.layer_norm(b, x, len(normalized_shape), weight, bias, eps)
+
+
+def _instance_norm(b: Builder, x: Tensor, use_input_stats: bool, eps: float, **given: Any) -> Tensor:
+    if not use_input_stats:
+        return _batch_norm(b, x, eps, **{key: given[key] for key in given if key in _STATISTICS})
+    return signals.group_norm(b, x, x.shape[1], given.get("weight"), given.get("bias"), eps)
+
+
+_STATISTICS = ("weight", "bias", "running_mean", "running_var")
+
+
+def _cell(kind: str, b: Builder, x: Any, hx: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None) -> Any:
+    state = list(hx) if kind == "lstm" else [hx]
+    found = signals.CELLS[kind](b, x, state, [w_ih, w_hh, b_ih, b_hh], b_ih is not None)
+    return tuple(found) if kind == "lstm" else found[0]
+
+
+def _recurrent(
+    kind: str,
+    b: Builder,
+    x: Tensor,
+    hx: Any,
+    params: Sequence[Any],
+    has_biases: bool,
+    num_layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+    batch_first: bool = False,
+) -> Any:
+    """LSTM, GRU and plain cells over a sequence, unrolled, layer by layer and in both directions."""
+    if train and dropout:
+        raise Unsupported("its dropout is random in training mode; call eval()")
+    turn = batch_first and len(x.shape) == 3
+    x = b.view(x, lambda index: np.swapaxes(index, 0, 1)) if turn else x
+    sides, each = 2 if bidirectional else 1, 4 if has_biases else 2
+    starts = list(hx) if kind == "lstm" else [hx]
+    ends: list[list[Tensor]] = [[] for _ in starts]
+    if (
+        any(len(np.shape(weight)) != 2 for weight in params[: 2 * each : each])
+        or len(params) != num_layers * sides * each
+    ):
+        raise Unsupported("its weights are not those of a plain cell (projections are not known)")
+    for layer in range(num_layers):
+        outputs = []
+        for side in range(sides):
+            place = layer * sides + side
+            first = [one[place] if not isinstance(one, Tensor) else _row_of(b, one, place) for one in starts]
+            weights = params[place * each : (place + 1) * each]
+            result, last = signals.recurrent(b, kind, x, first, weights, has_biases, side == 1)
+            outputs.append(result)
+            for end, one in zip(ends, last, strict=True):
+                end.append(_raised(b, one))
+        x = outputs[0] if sides == 1 else b.concat(outputs, -1)
+    x = b.view(x, lambda index: np.swapaxes(index, 0, 1)) if turn else x
+    return (x, *(b.concat(end, 0) for end in ends))
+
+
+def _row_of(b: Builder, x: Tensor, place: int) -> Tensor:
+    return b.view(x, lambda index: index[place])
+
+
+def _raised(b: Builder, x: Any) -> Tensor:
+    return b.view(b.tensor(x), lambda index: index[None])
+
+
 _RANKS = (1, 2, 3)
 
 HANDLERS: Final[Mapping[str, Handler]] = {
@@ -370,20 +460,22 @@ HANDLERS: Final[Mapping[str, Handler]] = {
         _refused("of interpolations only nearest is read; a transposed convolution can stand for it"),
     ),
     **dict.fromkeys(("pad", "constant_pad_nd"), _pad),
-    **dict.fromkeys(("softmax", "_softmax", "log_softmax", "_log_softmax"), _refused(SOFTMAX)),
-    **dict.fromkeys(
-        (
-            "layer_norm",
-            "native_layer_norm",
-            "instance_norm",
-            "std",
-            "var",
-            "group_norm",
-            "native_group_norm",
-            "rms_norm",
-        ),
-        _refused(SELF_NORMALISING),
+    **dict.fromkeys(("softmax", "_softmax"), lambda b, x, dim, **_: signals.softmax(b, x, dim)),
+    **dict.fromkeys(("log_softmax", "_log_softmax"), lambda b, x, dim, **_: signals.softmax(b, x, dim, log=True)),
+    "scaled_dot_product_attention": _attention,
+    "glu": _glu,
+    **{name: _row(name) for name in ("exp", "log", "sqrt", "rsqrt", "reciprocal")},
+    "layer_norm": _layer_norm,
+    "native_layer_norm": _with_positions(_layer_norm),
+    "rms_norm": lambda b, x, normalized_shape, eps=None, weight=None: signals.layer_norm(
+        b, x, len(normalized_shape), weight, None, 2.0**-23 if eps is None else eps, False
     ),
+    "group_norm": lambda b, x, num_groups, eps, weight=None, bias=None, **_: signals.group_norm(
+        b, x, num_groups, weight, bias, eps
+    ),
+    "instance_norm": _instance_norm,
+    **{name: partial(_recurrent, name) for name in ("lstm", "gru", "rnn_tanh", "rnn_relu")},
+    **{f"{name}_cell": partial(_cell, name) for name in ("lstm", "gru", "rnn_tanh", "rnn_relu")},
     **dict.fromkeys(
         ("to", "_to_copy", "type_as", "clone", "contiguous", "lift_fresh_copy", "detach", "detach_", "alias"),
         lambda b, x, **_: x,
@@ -392,14 +484,6 @@ HANDLERS: Final[Mapping[str, Handler]] = {
 """What each other operation means, by its name in ATen."""
 
 MISSING: Final[Mapping[str, str]] = {
-    **dict.fromkeys(
-        ("lstm", "gru", "lstm_cell", "gru_cell"), f"gates multiply signals, which is not bounded yet; {_PART}"
-    ),
-    **dict.fromkeys(
-        ("scaled_dot_product_attention", "_native_multi_head_attention"),
-        f"attention multiplies signals, which is not bounded yet; {_PART}",
-    ),
-    "glu": f"it multiplies two signals, which is not bounded yet; {_PART}",
     "embedding": f"it takes whole numbers, and a Lipschitz constant is about real ones; {_PART}",
 }
 """What people bring most often of what is not read, and what they can do."""

@@ -29,6 +29,10 @@ class Neurons:
     size: int
     groups: tuple[tuple[Activation, Array], ...]
 
+    def __post_init__(self) -> None:
+        if not self.groups:  # of no neurons: one group, so that rules give empty arrays
+            object.__setattr__(self, "groups", ((Activation("identity"), np.arange(0)),))
+
     @staticmethod
     def of(spec: str | Activation | Sequence[str | Activation] | Neurons, size: int) -> Neurons:
         """One activation for the whole layer, or one per neuron."""
