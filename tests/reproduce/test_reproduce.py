@@ -146,7 +146,6 @@ def test_a_killed_run_goes_on_and_everything_is_written(tmp_path: Path) -> None:
         assert all((tmp_path / name).stat().st_size > 100 for name in section["csv"])
         assert section["figures"]
         assert all((tmp_path / figure["file"]).stat().st_size > 1000 for figure in section["figures"])
-        assert (tmp_path / section["markdown"]).read_text().startswith(f"# {section['title']}")
     table = read_csv(tmp_path / "table1.csv")
     assert len([row for row in table if row["agrees"]]) > 30
     assert {row["method"] for row in table if row["agrees"] == "no"} <= {"seqlip"}
@@ -222,10 +221,6 @@ def test_a_table_says_what_was_computed_and_what_took_too_long(tmp_path: Path) -
     }
     found = list(tables.lines(plan, results))
     documents.write_table(tmp_path, plan, found)
-    text = (tmp_path / "table2.md").read_text(encoding="utf-8")
-    assert "longer than 300 s" in text
-    assert "| 60 | 30 | 2.23607 | trivial | 5.068e+04 | 50683 |" in text
-    assert "| 60 × 30 |" in text
     assert "below the smallest printed figure in 1 of 1 cells" in documents.table_summary(found)
     assert "It is 2 times the lower bound" in documents.table_summary(found)
     with (tmp_path / "table2.csv").open(newline="", encoding="utf-8") as stream:

@@ -195,11 +195,9 @@ def test_the_study_is_written_and_kept(
     study: Study, trained: tuple[Path, list[Classifier]], few: Images, tmp_path: Path
 ) -> None:
     write_study(tmp_path, study)
+    assert "certified radii are" in study_summary(study)
     assert [stem for stem, _ in draw_study(tmp_path, study)] == ["mnist_random", "mnist_images"]
     assert all((tmp_path / f"mnist_{stem}.svg").read_text().count("<svg") == 1 for stem in ("random", "images"))
-    text = (tmp_path / "mnist.md").read_text()
-    assert study_summary(study) in text
-    assert "not on MNIST" in text
     rows, radii = (
         list(csv.DictReader((tmp_path / name).read_text(encoding="utf-8").splitlines()))
         for name in ("mnist.csv", "mnist_radii.csv")

@@ -78,7 +78,7 @@ def reproduce(
 ) -> None:
     """Run the paper's experiments: its networks, its methods and lipcert's, beside the printed numbers.
 
-    Writes a CSV and a Markdown file for each section, figures, run.json, and report.html with all of it. Results are
+    Writes CSV files for each section, figures, run.json, and report.html with all of it. Results are
     stored as they come, and the same command resumes a run that was stopped. Each method runs in its own process with a
     time limit, quick methods first; a method that takes too long says so in its row.
 
@@ -97,4 +97,4 @@ def reproduce(
     record = run(sections, out, quick=quick, methods=names, timeout=timeout, data=data, progress=progress)
     for name in sections:
         part = record["sections"][name]
-        typer.echo(f"{part['title']}\n{part['summary']}\n→ {out / part['markdown']}\n")
+        typer.echo(f"{part['title']}\n{part['summary']}\n→ {out / part['csv'][0]}\n")

@@ -1,4 +1,4 @@
-"""Results of the studies as files: CSV, the same tables in Markdown, and a page."""
+"""Results of the studies as files: CSV, and a page."""
 
 from __future__ import annotations
 
@@ -15,14 +15,12 @@ import numpy as np
 
 from lipcert.files.whole import write_whole
 from lipcert.model.arrays import Array
-from lipcert.questions.certify import OWN
 from lipcert.questions.tables import Cell, Table
-from lipcert.reproduce.cells import STUDIES, origin
+from lipcert.reproduce.cells import origin
 from lipcert.reproduce.mnist import PAPER_METHOD, Sample, Study
 from lipcert.reproduce.printed import PAPER_RADII, paper_model
 from lipcert.reproduce.tables import Line, Plan
 from lipcert.show.report.page import Figure, Section, page
-from lipcert.show.wording import describe_network
 
 
 def write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -34,42 +32,9 @@ def write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     write_whole(path, text.getvalue())
 
 
-def markdown(table: Table) -> str:
-    """A Markdown table; numbers are aligned to the right.
-
-    Examples
-    --------
-    >>> print(markdown(Table("", ("cell", "bound"), [(Cell("10 × 5"), Cell.bound(4.943))])))
-    | cell | bound |
-    |---|---:|
-    | 10 × 5 | 4.943 |
-    """
-    sides = ["---:" if right else "---" for right in table.numeric]
-    lines = [table.headings, *([cell.text for cell in row] for row in table.rows)]
-    text = [f"| {' | '.join(line)} |" for line in lines]
-    return "\n".join([text[0], f"|{'|'.join(sides)}|", *text[1:]])
-
-
-def _write(path: Path, *parts: str) -> None:
-    write_whole(path, "\n\n".join(part.strip() for part in parts) + "\n")
-
-
-_TABLE = """\
-The networks are the paper's, regenerated from their seeds; the ball has radius √5·δ, with which its tables were
-computed. *Paper* is what is printed, *value* what came out on this machine: of methods of the literature the number as
-published, of lipcert's own a bound that is proved with rounding accounted for. Seconds of the paper are of its machine.
-A method that took longer than {timeout:g} s has *timeout*, and is *not started* on networks wider and deeper still.
-"""
-
-
 def write_table(folder: Path, plan: Plan, found: Sequence[Line]) -> None:
-    """The files NAME.csv and NAME.md of a study."""
-    file = folder / f"{plan.study}.csv"
-    write_csv(file, list(map(_record, found)))
-    whole = csv_table(file).without("table", "origin", "lower", "best paper", "ours", "ratio")
-    parts = [f"# {STUDIES[plan.study].title}", _TABLE.format(timeout=plan.timeout), table_summary(found)]
-    parts += ["## Bounds, cell by cell", markdown(_cells(found)), "## Every method", markdown(whole)]
-    _write(folder / f"{plan.study}.md", *parts)
+    """The file NAME.csv of a study."""
+    write_csv(folder / f"{plan.study}.csv", list(map(_record, found)))
 
 
 def _record(line: Line) -> dict[str, Any]:
@@ -118,63 +83,13 @@ def table_summary(found: Sequence[Line]) -> str:
     return " ".join(text)
 
 
-def _cells(found: Sequence[Line]) -> Table:
-    """A row per cell: the best printed figure, lipcert's bounds, the lower bound."""
-    names = [name for name in OWN if any(line.method == name for line in found)]
-    rows = []
-    for cell, group in groupby(found, key=lambda line: line.cell):
-        lines = list(group)
-        values = {line.method: line.result.value for line in lines}
-        place = f"{cell.width} × {cell.layers}" + (f", δ = {cell.delta:g}" if cell.study == "radius" else "")
-        ends = Cell.below(lines[0].lower), Cell.number(lines[0].ratio, ".3g")
-        rows.append((Cell(place), Cell.number(lines[0].best.value), *(Cell.bound(values.get(n)) for n in names), *ends))
-    headings = ("width × layers", "best printed", *names, "lower bound", "best of ours / best printed")
-    return Table("", headings, rows)
-
-
 TITLE: Final = "A plain and a regularised classifier"
-MEANING: Final = {
-    "trivial": "margin/(√2·L), L the product of the layers' norms",
-    "paper": "the paper's rule with its bounds: max over ε of min(ε, margin/(√2·L(ε)))",
-    "plain": "the same rule with lipcert's bounds (joint)",
-    "search": "a bound for every pair of classes, linear relaxation, ε searched for",
-    "curved": "the same, and second-order bounds",
-    "valid": "the same, where only inputs with pixels in [0, 1] count, as for attacks",
-}
-"""What the rules of certified radii are."""
-_STUDY = """\
-Two classifiers, {layers} with ELU neurons: *baseline* trained with cross-entropy, *regularised* with the squared norm
-of the Jacobian added to it. {data} Bounds hold over balls of radius ε around {count} points: *random* in
-all of [0, 1]ⁿ, as in the paper's code, or *images* of the test set. Failures are in percent of the test set, under
-attack within ε.
-"""
-_DATA = {"mnist": "They are trained on MNIST.", "digits": "They are trained on scikit-learn's digits, not on MNIST."}
 
 
 def write_study(folder: Path, study: Study) -> None:
-    """The files mnist.csv, mnist_radii.csv and mnist.md."""
-    bounds, radii = folder / "mnist.csv", folder / "mnist_radii.csv"
-    write_csv(bounds, list(_bounds(study)))
-    write_csv(radii, list(_radii(study)))
-    models = {sample.classifier.name: sample.classifier for sample in study.samples}
-    facts = [
-        (Cell(n), Cell(f"{one.accuracy:.2%}"), Cell.number(one.epochs, "d"), Cell.bound(study.trivial[n]))
-        for n, one in models.items()
-    ]
-    first = study.samples[0]
-    layers = describe_network(first.classifier.network).removesuffix(", elu")
-    _write(
-        folder / "mnist.md",
-        f"# {TITLE}",
-        _STUDY.format(layers=layers, data=_DATA[study.images.name], count=len(first.margins)),
-        study_summary(study),
-        markdown(Table("", ("model", "accuracy", "epochs", "trivial bound"), facts)),
-        "## Local bounds, and failures in percent",
-        markdown(csv_table(bounds)),
-        "## Certified radii",
-        markdown(csv_table(radii)),
-        "\n".join(f"* {rule}: {meaning}" for rule, meaning in MEANING.items()),
-    )
+    """The files mnist.csv and mnist_radii.csv."""
+    write_csv(folder / "mnist.csv", list(_bounds(study)))
+    write_csv(folder / "mnist_radii.csv", list(_radii(study)))
 
 
 def _bounds(study: Study) -> Iterator[dict[str, Any]]:

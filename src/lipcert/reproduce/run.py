@@ -44,7 +44,7 @@ def reproduce(
     """Run sections of :data:`SECTIONS` into a folder, new or from an earlier run; returns what run.json holds.
 
     Every number is stored as it is found, in results.jsonl; the same call goes on where another was stopped, and a call
-    with other sections or methods adds to the folder. Of each section there are CSV and Markdown files, and figures;
+    with other sections or methods adds to the folder. Of each section there are CSV files and figures;
     report.html has all of them. ``data`` is a folder with MNIST's four files; scikit-learn's digits stand in for them.
     """
     limit = (QUICK_TIMEOUT if quick else TIMEOUT) if timeout is None else timeout
@@ -101,8 +101,7 @@ def _study(out: Path, images: Images, quick: bool, methods: Sequence[str] | None
 
 def _section(title: str, summary: str, stems: list[str], drawn: list[figures.Drawn]) -> dict[str, Any]:
     shown = [{"file": f"figures/{stem}.svg", "caption": caption} for stem, caption in drawn]
-    files = {"csv": [f"{stem}.csv" for stem in stems], "markdown": f"{stems[0]}.md", "figures": shown}
-    return {"title": title, "summary": summary, **files}
+    return {"title": title, "summary": summary, "csv": [f"{stem}.csv" for stem in stems], "figures": shown}
 
 
 def _check(sections: Sequence[str], methods: Sequence[str] | None, timeout: float) -> None:
