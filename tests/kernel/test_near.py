@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -38,7 +39,6 @@ def faint(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
 
 
 MAKERS: list[Maker] = [plain, cancelling, ill_scaled, subnormal, faint]
-OPERATIONS = ["+", "-", "*", "/", "@", "sum", "root", "through", "shifted", "rounded", "dot"]
 
 
 def exactly(values: Array) -> Array:
@@ -108,43 +108,6 @@ def wrong(operation: str, rng: np.random.Generator, maker: Maker) -> bool:
     return misses(*results.get(operation, lambda: (a @ b, x @ y))())
 
 
-@pytest.mark.parametrize("maker", MAKERS)
-@pytest.mark.parametrize("operation", OPERATIONS)
-def test_no_operation_loses_more_than_it_says(operation: str, maker: Maker) -> None:
-    rng = np.random.default_rng(1)
-    with np.errstate(all="ignore"):
-        assert not any(wrong(operation, rng, maker) for _ in range(60))
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "operation", "maker"),
-    [
-        ("U", 0.0, "+", plain),
-        ("U", 0.0, "*", plain),
-        ("U", 0.0, "/", plain),
-        ("U", 0.0, "root", plain),
-        ("gamma", lambda n: 0.0, "@", plain),
-        ("gamma", lambda n: 0.0, "sum", plain),
-        ("gamma", lambda n: 0.0, "through", plain),
-        ("gamma", lambda n: 0.0, "dot", plain),
-        ("ETA", 0.0, "dot", faint),
-        ("ETA", 0.0, "*", faint),
-        ("ETA", 0.0, "@", faint),
-        ("ETA", 0.0, "/", subnormal),
-        ("up", lambda x: x, "shifted", ill_scaled),
-        ("gamma", lambda n: 0.0, "rounded", plain),
-        ("ETA", 0.0, "rounded", faint),
-    ],
-)
-def test_a_loss_that_is_left_out_is_noticed(
-    monkeypatch: pytest.MonkeyPatch, name: str, value: object, operation: str, maker: Maker
-) -> None:
-    monkeypatch.setattr(near, name, value)
-    rng = np.random.default_rng(1)
-    with np.errstate(all="ignore"):
-        assert any(wrong(operation, rng, maker) for _ in range(400))
-
-
 def approx(rng: np.random.Generator, maker: Maker, shape: tuple[int, int]) -> tuple[Approx, Array]:
     """A matrix of some formula, and its exact value."""
     one, two = maker(rng, (shape[0], 3)), maker(rng, (3, shape[1]))
@@ -178,7 +141,7 @@ def formula(rng: np.random.Generator, maker: Maker, which: str) -> tuple[Approx,
     return (C + D, a + b) if which == "+" else (C - D, a - b)
 
 
-def strays(rng: np.random.Generator, maker: Maker, which: str) -> bool:
+def strays(which: str, rng: np.random.Generator, maker: Maker) -> bool:
     """Whether a formula's error on some vector is larger than it says, in either direction."""
     found, truth = formula(rng, maker, which)
     if not np.isfinite(dense(found.value)).all():
@@ -193,33 +156,7 @@ def strays(rng: np.random.Generator, maker: Maker, which: str) -> bool:
     return False
 
 
-@pytest.mark.parametrize("maker", MAKERS)
-@pytest.mark.parametrize("which", ["@", "+", "-", "scaled", "entrywise", "times"])
-def test_errors_of_matrices_act_on_vectors(which: str, maker: Maker) -> None:
-    rng = np.random.default_rng(2)
-    with np.errstate(all="ignore"):
-        assert not any(strays(rng, maker, which) for _ in range(40))
-
-
-@pytest.mark.parametrize(("name", "value"), [("gamma", lambda n: 0.0), ("ULPS", 0)])
-def test_a_loss_of_a_matrix_that_is_left_out_is_noticed(
-    monkeypatch: pytest.MonkeyPatch, name: str, value: object
-) -> None:
-    truth = ULPS
-    rng = np.random.default_rng(2)
-    monkeypatch.setattr(near, name, value)
-    if name == "ULPS":  # the tolerance of weights is told to the reference as before
-        weight = plain(rng, (4, 4))
-        off = exactly(np.abs(weight)) * Fraction(truth, 2**53)
-        said = np.broadcast_to(Approx.weight(weight).err(), (4,))
-        assert any(t > Fraction(float(s)) for t, s in zip(off.sum(axis=1), said, strict=True))
-        return
-    with np.errstate(all="ignore"):
-        for which in ("@", "entrywise", "times"):
-            assert any(strays(rng, plain, which) for _ in range(200))
-
-
-def outside(rng: np.random.Generator, maker: Maker) -> bool:
+def outside(_: str, rng: np.random.Generator, maker: Maker) -> bool:
     """Whether the sum of a vector of an ellipsoid and one of a box is seen outside the ellipsoid of all such sums."""
     M, delta = maker(rng, (4, 3)), np.abs(maker(rng, (4,))) * rng.choice([1.0, 1e-3])
     total = exactly(M[:, rng.integers(3)]) + exactly(delta) * exactly(rng.choice([-1.0, 1.0], 4))
@@ -229,24 +166,6 @@ def outside(rng: np.random.Generator, maker: Maker) -> bool:
     worst = np.linalg.lstsq(found, total.astype(float))[0]
     S, rows = exactly(found), [*exactly(np.eye(4)), total, exactly(np.nan_to_num(worst))]
     return any((p @ total) ** 2 > p @ S @ p for p in rows)
-
-
-@pytest.mark.parametrize("maker", MAKERS)
-def test_sums_of_an_ellipsoid_and_a_box(maker: Maker) -> None:
-    rng = np.random.default_rng(3)
-    with np.errstate(all="ignore"):
-        assert not any(outside(rng, maker) for _ in range(40))
-
-
-@pytest.mark.parametrize(("name", "value"), [("raised", lambda S, amount: S), ("up", lambda x: 0.9 * x)])
-def test_a_sum_that_is_left_out_is_noticed(monkeypatch: pytest.MonkeyPatch, name: str, value: object) -> None:
-    monkeypatch.setattr(near, name, value)
-    rng = np.random.default_rng(3)
-    with np.errstate(all="ignore"):
-        assert any(outside(rng, plain) for _ in range(200))
-
-
-SIZES = ["+", "*", "/", "@", "sum", "max", "least", "norm", "lost"]
 
 
 def too_small(operation: str, rng: np.random.Generator, maker: Maker) -> bool:
@@ -282,34 +201,58 @@ def too_small(operation: str, rng: np.random.Generator, maker: Maker) -> bool:
     return any(t > Fraction(s) for s, t in zip(np.ravel(said), np.ravel(away), strict=True) if np.isfinite(s))
 
 
+CHECKS: dict[Callable[[str, np.random.Generator, Maker], bool], str] = {
+    wrong: "+ - * / @ sum root through shifted rounded dot",
+    strays: "@ + - scaled entrywise times",
+    outside: "sum",
+    too_small: "+ * / @ sum max least norm lost",
+}
+"""What may go wrong, and the operations for which it is tried."""
+
+
 @pytest.mark.parametrize("maker", MAKERS)
-@pytest.mark.parametrize("operation", SIZES)
-def test_no_size_is_too_small(operation: str, maker: Maker) -> None:
-    rng = np.random.default_rng(3)
+@pytest.mark.parametrize(("check", "operation"), [(check, one) for check in CHECKS for one in CHECKS[check].split()])
+def test_no_operation_loses_more_than_it_says(check: Any, operation: str, maker: Maker) -> None:
+    rng = np.random.default_rng(1)
     with np.errstate(all="ignore"):
-        assert not any(too_small(operation, rng, maker) for _ in range(60))
+        assert not any(check(operation, rng, maker) for _ in range(60))
+
+
+NOTHING, SAME = (lambda n: 0.0), (lambda x: x)
+LEFT_OUT: list[tuple[Any, str, Any, Maker, str]] = [
+    (wrong, "U", 0.0, plain, "+ * / root"),
+    (wrong, "gamma", NOTHING, plain, "@ sum through dot rounded"),
+    (wrong, "ETA", 0.0, faint, "dot * @ rounded"),
+    (wrong, "ETA", 0.0, subnormal, "/"),
+    (wrong, "up", SAME, ill_scaled, "shifted"),
+    (strays, "gamma", NOTHING, plain, "@ entrywise times"),
+    (outside, "raised", lambda S, amount: S, plain, "sum"),
+    (outside, "up", lambda x: 0.9 * x, plain, "sum"),
+    (too_small, "gamma", NOTHING, plain, "+ @ norm lost"),
+    (too_small, "TINY", 0.0, faint, "* @ norm lost"),
+]
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "operation", "maker"),
-    [
-        ("gamma", lambda n: 0.0, "+", plain),
-        ("gamma", lambda n: 0.0, "@", plain),
-        ("gamma", lambda n: 0.0, "norm", plain),
-        ("gamma", lambda n: 0.0, "lost", plain),
-        ("TINY", 0.0, "*", faint),
-        ("TINY", 0.0, "@", faint),
-        ("TINY", 0.0, "norm", faint),
-        ("TINY", 0.0, "lost", faint),
-    ],
+    ("check", "name", "value", "maker", "operation"),
+    [(*charge, operation) for *charge, operations in LEFT_OUT for operation in operations.split()],
 )
-def test_a_size_without_its_charge_is_too_small(
-    monkeypatch: pytest.MonkeyPatch, name: str, value: object, operation: str, maker: Maker
+def test_a_loss_that_is_left_out_is_noticed(
+    monkeypatch: pytest.MonkeyPatch, check: Any, name: str, value: Any, maker: Maker, operation: str
 ) -> None:
     monkeypatch.setattr(near, name, value)
-    rng = np.random.default_rng(3)
+    rng = np.random.default_rng(1)
     with np.errstate(all="ignore"):
-        assert any(too_small(operation, rng, maker) for _ in range(400))
+        assert any(check(operation, rng, maker) for _ in range(400))
+
+
+def test_a_tolerance_of_weights_that_is_left_out_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    weight = plain(np.random.default_rng(2), (4, 4))
+    off = (exactly(np.abs(weight)) * Fraction(ULPS, 2**53)).sum(axis=1)
+    for units, enough in ((ULPS, True), (0, False)):
+        monkeypatch.setattr(near, "ULPS", units)
+        said = np.broadcast_to(Approx.weight(weight).err(), (4,))
+        assert all(t <= Fraction(float(s)) for t, s in zip(off, said, strict=True)) == enough
 
 
 def test_a_size_of_too_many_roundings_says_nothing() -> None:
