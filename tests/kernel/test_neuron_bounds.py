@@ -223,16 +223,20 @@ def test_a_line_moved_by_1e_minus_9_is_seen(name: str, monkeypatch: pytest.Monke
 
 
 def test_sine_far_out() -> None:
-    """Where a float no longer resolves multiples of π, lines still hold."""
+    """Where a float no longer resolves multiples of π, slopes and lines still hold."""
     row = lc.activation("sin")
     rng = np.random.default_rng(0)
     lower = rng.choice([-1.0, 1.0], 60) * 10.0 ** rng.uniform(5, 17, 60)
     upper = lower + rng.uniform(0, 9, 60)
     slope = rng.uniform(-1, 1, 60)
     found = Lines(*relax(Neurons.of(row, 1), lower, upper, slope, slope))
+    alpha, beta = slope_bounds(Neurons.of(row, 1), lower, upper)
     with precision(400):
         for k in range(60):
             low, high = ball(lower[k]), ball(upper[k])
+            least, most = slope_range(row, low, high)
+            assert ball(alpha[k]) <= least.upper()
+            assert ball(beta[k]) >= most.lower()
             top = highest(row, 1, low, high, ball(slope[k]))
             bottom = highest(row, -1, low, high, ball(-slope[k]))
             assert ball(found.upper_offset[k]) >= top.lower()
