@@ -25,6 +25,7 @@ from lipcert.kernel.enclosures import BackSubstitution
 from lipcert.kernel.neuron_bounds import relax, slope_bounds
 from lipcert.kernel.piece_bounds import AXIS
 from lipcert.model.activations import Activation
+from lipcert.model.couplings import Coupling
 from lipcert.model.network import Layer, Network, Neurons
 from lipcert.model.regions import Region
 from networks import spread
@@ -401,3 +402,23 @@ def test_an_ellipsoid_from_a_small_start_is_not_one_from_the_unit_ball(
     for claim in claims:
         with pytest.raises(ProofFailed, match="begin with a unit ball"):
             lc.verify(network, claim, exact=alone)
+
+
+@pytest.mark.parametrize("norms", [{}, {"output_norm": lc.LInf()}])
+def test_the_region_of_a_network_is_not_that_of_a_part_with_as_many_inputs(norms: dict[str, Any]) -> None:
+    """The layers after z = 5x, |x| ≤ 1, take z: exp(z_0) and z_0·z_1 were verified as if |z| ≤ 1."""
+    coupling = Coupling.of(1, 2, [], [([[0]], [[1]])])
+    network = Network.from_weights([5.0 * np.eye(2), np.eye(2), np.eye(2)], None, ["identity", (["exp"], coupling)])
+    part = lc.certify(network, lc.Box([-1.0, -1.0], [1.0, 1.0]), lc.ClosedForm(), layers=(1, 3), **norms)
+    (hints,) = part.part_sweeps
+    bare = replace(part, bound=1e9, part_sweeps=(replace(hints, multipliers=(np.zeros(2),)),))
+    for claim in (part, bare):
+        assert lc.verify(network, claim) >= np.exp(5.0)
+
+
+def test_a_part_with_fewer_inputs_of_a_network_with_products_is_verified() -> None:
+    """It ended in an error of numpy."""
+    coupling = Coupling.of(0, 2, [], [([[0]], [[1]])])
+    network = Network.from_weights([[[1.0], [2.0]], np.eye(2), [[1.0]]], None, ["identity", ([], coupling)])
+    part = lc.certify(network, lc.Ball([1.0], 0.5), lc.ClosedForm(), layers=(1, 3))
+    assert np.hypot(1.5, 3.0) <= lc.verify(network, part) <= part.bound

@@ -137,7 +137,8 @@ def _by_sweeps(
             bound = min(bound, fact.bound)
             continue
         target = piece if part_sweeps else network
-        sweep = Sweep(target, domain, StoredGuide(hints, target, region.bounded), known, norms=norms).run()
+        guide = StoredGuide(hints, target, region.bounded)
+        sweep = Sweep(target, domain, guide, known, norms=norms, enclose=not part_sweeps).run()
         bound = min(bound, float(norm_bounds(sweep)[0]))
     return bound
 

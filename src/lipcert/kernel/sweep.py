@@ -183,7 +183,7 @@ class Sweep:
     known : intervals of the hidden layers that were proved before.
     limits : slopes that were proved before.
     pieces : whether regions may turn out to be ``empty``; otherwise that is an error.
-    enclose : whether the guide's enclosures are used.
+    enclose : whether the region is one of this network's inputs, and the guide's enclosures are used.
     inputs : how many inputs move, the first ones; None is all. The others are equal for any two points compared.
     norms : in which the bounds are, without units.
     start : h, (inputs,), for P_0 = D_h²; None is what the guide says, if it does.
