@@ -100,8 +100,7 @@ def answer_sections(found: Sequence[Examined], models: bool) -> list[Section]:
         mine = [item for item in found if isinstance(item.claim, kind)]
         if not mine:
             continue
-        blocks: list[Block] = [_certificates(mine)] if kind is Certificate and len(mine) > 1 else []
-        blocks += [block for item in mine for block in blocks_of(item, models)]
+        blocks = [block for item in mine for block in blocks_of(item, models)]
         text = _in_words(mine, models)
         ratios = [item.ratio for item in mine if kind is Certificate and item.ratio is not None]
         if ratios:
@@ -139,27 +138,6 @@ def _card(item: Examined, models: bool, formula: str, facts: Mapping[str, str], 
 
 def _time(claim: Certificate | Reach | Sensitivity) -> dict[str, str]:
     return {"Time": f"{claim.seconds:.3g} s to find and prove, as the file says"}
-
-
-def _certificates(found: Sequence[Examined]) -> Table:
-    rows = []
-    for item in found:
-        claim, norms = item.claim, item.claim.part.norms
-        rows.append(
-            (
-                Cell(item.path.name),
-                Cell(f"{upward(claim.bound)}{'' if norms.plain else f', {wording.measured(norms)}'}", claim.bound),
-                Cell.below(None if item.lower is None else item.lower.value, 6),
-                Cell.bound(item.ratio),
-                Cell(wording.describe_region(claim.region)),
-                Cell(str(claim.method).split("(")[0]),
-                Cell(f"{claim.network[:12]}…"),
-                Cell.number(claim.seconds, ".3g"),
-                Cell("yes" if item.proved else "no" if item.refuted else "not checked"),
-            )
-        )
-    headings = ("file", "bound", "lower bound", "ratio", "region", "method", "network", "seconds", "proved")
-    return Table("All certificates", headings, rows)
 
 
 def _certificate(item: Examined, models: bool) -> list[Block]:
