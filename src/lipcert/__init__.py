@@ -25,6 +25,7 @@ from lipcert.methods.method import Greedy, Method, Stage
 from lipcert.methods.split import Auto, Split
 from lipcert.model.activations import Activation, activation
 from lipcert.model.convolution import Convolution
+from lipcert.model.couplings import Coupling
 from lipcert.model.network import Network
 from lipcert.model.norms import L1, L2, LInf
 from lipcert.model.regions import Ball, Box, Everywhere
@@ -53,6 +54,7 @@ __all__ = [
     "CertifiedRadius",
     "ClosedForm",
     "Convolution",
+    "Coupling",
     "Diagonal",
     "Everywhere",
     "Greedy",

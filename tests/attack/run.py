@@ -13,6 +13,7 @@ import numpy as np
 from attack.answers import campaigns, radius, reach
 from attack.bounds import lower, norms, parameters, parts, scales, sensitivity, ties
 from attack.cancel import cancel
+from attack.couplings import couplings
 from attack.edges import edges
 from attack.importers import onnx, torch
 from attack.log import Log
@@ -24,7 +25,7 @@ Kind = Callable[[np.random.Generator, Log], None]
 
 _ALL: tuple[Kind, ...] = (
     *(cancel, scales, parameters, ties, trees, edges, mutants, norms, rules, files, lower, reach, radius, campaigns),
-    *(parts, sensitivity, digest, torch, onnx),
+    *(parts, sensitivity, digest, torch, onnx, couplings),
 )
 KINDS: Final[Mapping[str, Kind]] = {kind.__name__: kind for kind in _ALL}
 """A kind takes a random generator, makes one case, and tells the log what it asked."""

@@ -64,8 +64,8 @@ def coupled_multipliers(view: View, rounds: int) -> Array:
         T = objective.scaled(T)
         for _ in range(rounds):
             T = objective.scaled(objective.balanced(T))
-    except ProofFailed:  # the proof says so itself
-        pass
+    except (ProofFailed, np.linalg.LinAlgError):  # then it is what was found so far; the proof says what is wrong
+        T = np.where(np.isfinite(T), T, 0.0)
     return np.asarray(T)[None]
 
 
@@ -79,7 +79,7 @@ class _Objective:
         """The best multiple of T."""
         factor, coords, E = self.form.factor(T)
         rows = times(factor, self.S[coords])
-        R, G, cost = rows[:, coords] @ factor.T, rows @ self.pulled, float(self.sizes @ E)
+        R, G, cost = _usable(rows[:, coords] @ factor.T), rows @ self.pulled, float(self.sizes @ E)
         if len(R) <= _LARGE:
             rho, V = np.linalg.eigh(R)
             tau = max(float(rho[-1]), 1e-300) * (1.0 + _GRID)
@@ -94,10 +94,15 @@ class _Objective:
         """Each unit's multiplier half of the way to its balance, in logarithms."""
         factor, coords, _ = self.form.factor(T)
         rows = times(factor, self.S[coords])
-        R = rows[:, coords] @ factor.T
+        R = _usable(rows[:, coords] @ factor.T)
         shrink = max(_top(R) / _HARDLY, 1.0)
         Y = self.S @ self.pulled
-        Y = Y + rows.T @ linalg.solve(np.eye(len(R)) - R / shrink, rows @ self.pulled, assume_a="pos") / shrink
+        Y = (
+            Y
+            + rows.T
+            @ linalg.solve(np.eye(len(R)) - R / shrink, np.nan_to_num(rows @ self.pulled), assume_a="pos")
+            / shrink
+        )
         new = np.array(T)
         for unit, tau in zip(self.form.units, self.form.taken(T), strict=True):
             y = Y[unit.coords]
@@ -105,6 +110,12 @@ class _Objective:
             best = np.sqrt(gain / (unit.weights * self.sizes[unit.outputs]).sum(axis=1))
             new[unit.outputs] = np.sqrt((best + _FLOOR * best.max() + 1e-300) * tau)[:, None] * unit.weights
         return new
+
+
+def _usable(R: Array) -> Array:
+    if not np.isfinite(R).all():
+        raise ProofFailed("a layer with products or softmax is too large for floating point")
+    return R
 
 
 def _top(R: Array) -> float:

@@ -1,0 +1,57 @@
+"""Bounds and lower bounds of a vision transformer over ℓ2 balls around images.
+
+    python benchmarks/transformer.py MODEL.onnx IMAGES.npz
+
+The model and the images (arrays x and y, as the model takes them) are those of the verification competition.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+import numpy as np
+
+import lipcert as lc
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("model")
+    parser.add_argument("images")
+    parser.add_argument("--image", type=int, nargs="*", default=None, help="which images; default: all")
+    parser.add_argument("--radius", type=float, nargs="*", default=[1e-4, 0.01, 0.05, 0.1])
+    parser.add_argument("--method", default="scalar")
+    parser.add_argument("--radii", action="store_true", help="certified radii too, and attacks")
+    given = parser.parse_args()
+    network, data = lc.load(given.model), np.load(given.images)
+    images = range(len(data["x"])) if given.image is None else given.image
+    ratios: dict[float, list[float]] = {}
+    for number in images:
+        x = np.asarray(data["x"][number], dtype=float).ravel()
+        for radius in given.radius:
+            started, ball = time.perf_counter(), lc.Ball(x, radius)
+            try:
+                bound = lc.certify(network, ball, given.method).bound
+            except lc.ProofFailed as error:
+                print(f"image {number}, radius {radius:g}: {error}", flush=True)
+                continue
+            seconds = time.perf_counter() - started
+            low = lc.lower_bound(network, ball, seconds=2.0).value
+            ratios.setdefault(radius, []).append(bound / low)
+            print(
+                f"image {number}, radius {radius:g}: bound {bound:.4f} in {seconds:.1f} s, lower bound {low:.4f},"
+                f" ratio {bound / low:.4f}",
+                flush=True,
+            )
+        if given.radii:
+            label = int(data["y"][number])
+            if int(np.argmax(network(x))) == label:
+                started, found = time.perf_counter(), lc.certified_radius(network, x, label)
+                print(f"image {number}: certified radius {found.radius:.4f} in {time.perf_counter() - started:.1f} s")
+    for radius, several in ratios.items():
+        print(f"radius {radius:g}: ratio {np.median(several):.4f} in the median, {max(several):.4f} at worst")
+
+
+if __name__ == "__main__":
+    main()
