@@ -9,17 +9,18 @@ from lipcert import audit
 from lipcert.errors import ProofFailed
 
 
-def refusal(network: lc.Network, claim: Any) -> str:
+def refusal(network: lc.Network, claim: Any, *other: Any) -> str:
     """Why ball arithmetic by itself, whatever the checker says, does not prove an answer; empty if it does."""
     kinds = {lc.Reach: audit.verify_reach, lc.Sensitivity: audit.verify_sensitivity}
-    verify: Any = {**kinds, lc.CertifiedRadius: audit.verify_radius}.get(type(claim), audit.verify)
+    more = {lc.CertifiedRadius: audit.verify_radius, lc.Discrepancy: audit.verify_discrepancy}
+    verify: Any = {**kinds, **more}.get(type(claim), audit.verify)
     try:
-        verify(network, claim)
+        verify(network, claim, *other)
     except ProofFailed as error:
         return str(error)
     return ""
 
 
-def refused(network: lc.Network, claim: Any) -> bool:
+def refused(network: lc.Network, claim: Any, *other: Any) -> bool:
     """Whether ball arithmetic by itself does not prove an answer."""
-    return bool(refusal(network, claim))
+    return bool(refusal(network, claim, *other))

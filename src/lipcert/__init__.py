@@ -33,6 +33,11 @@ from lipcert.questions.attacks import Attack, attack
 from lipcert.questions.campaign import Results, campaign
 from lipcert.questions.certify import certify, certify_many
 from lipcert.questions.define import define_activation, piecewise_linear
+from lipcert.questions.loops.compose import closed_loop, compose, feedback
+from lipcert.questions.loops.contraction import Contraction, contraction
+from lipcert.questions.loops.discrepancy import Discrepancy, difference, evaluation_error
+from lipcert.questions.loops.invariant import InvariantEllipsoid, invariant_ellipsoid
+from lipcert.questions.loops.tube import Tube, tube
 from lipcert.questions.radius import certified_radius
 from lipcert.questions.reach import reach
 from lipcert.questions.sensitivity import sensitivity
@@ -53,13 +58,16 @@ __all__ = [
     "Certificate",
     "CertifiedRadius",
     "ClosedForm",
+    "Contraction",
     "Convolution",
     "Coupling",
     "Diagonal",
+    "Discrepancy",
     "Everywhere",
     "Greedy",
     "Interrupted",
     "InvalidInput",
+    "InvariantEllipsoid",
     "Joint",
     "LInf",
     "Linear",
@@ -76,6 +84,7 @@ __all__ = [
     "Split",
     "Stage",
     "SweepRow",
+    "Tube",
     "UnreadableCertificate",
     "UnreadableModel",
     "UnreadableResults",
@@ -85,8 +94,15 @@ __all__ = [
     "certified_radius",
     "certify",
     "certify_many",
+    "closed_loop",
+    "compose",
+    "contraction",
     "conv_stack",
     "define_activation",
+    "difference",
+    "evaluation_error",
+    "feedback",
+    "invariant_ellipsoid",
     "load",
     "load_answer",
     "lower_bound",
@@ -96,5 +112,6 @@ __all__ = [
     "save_answer",
     "sensitivity",
     "sweep",
+    "tube",
     "verify",
 ]

@@ -158,6 +158,10 @@ def answers() -> list[Any]:
         lc.sensitivity(RELU, BALL, PIECES, outputs=[2]),
         *(lc.certified_radius(network, CENTER) for network in (RELU, TANH)),
         lc.sweep(RELU, CENTER, [0.3, 0.1], lc.ClosedForm()),
+        lc.tube(TANH, BALL, 2, lc.ClosedForm()),
+        lc.contraction(TANH, BALL, lc.ClosedForm(), shape=np.eye(3)),
+        lc.invariant_ellipsoid(random_network(4, (3, 5, 3), "tanh", gain=0.5), seconds=0.5),
+        lc.evaluation_error(TANH, BALL, seconds=0.0),
     ]
 
 

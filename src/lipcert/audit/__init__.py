@@ -9,6 +9,6 @@ prove one at all, so taking those of the answer costs no independence.
 """
 
 import lipcert.definitions  # noqa: F401  (it says what to install if python-flint is missing)
-from lipcert.audit.answers import verify, verify_radius, verify_reach, verify_sensitivity
+from lipcert.audit.answers import verify, verify_discrepancy, verify_radius, verify_reach, verify_sensitivity
 
-__all__ = ["verify", "verify_radius", "verify_reach", "verify_sensitivity"]
+__all__ = ["verify", "verify_discrepancy", "verify_radius", "verify_reach", "verify_sensitivity"]

@@ -26,19 +26,26 @@ from lipcert.audit.balls import (
     at_least,
     balls,
     both,
+    dot,
+    floats,
+    hull,
     known_smaller,
     larger,
     largest,
     lower,
+    mid,
     norm,
     positive_definite,
     require,
     root,
+    size,
     sizes_within,
+    smaller,
     unbounded,
     upper,
     upward,
     with_enough_bits,
+    zeros,
 )
 from lipcert.audit.engine import Inputs, Model, Pass, Trace
 from lipcert.audit.pieces import Cover, Cuts, Lipschitz, Say
@@ -384,3 +391,112 @@ class _Radius:
             return
         found = self.whole.by_pieces(min(targets, key=float))
         self.rates = known_smaller(self.rates, (double * found).upper())
+
+
+def verify_discrepancy(network: Network, claim: Any, other: Network | None, say: Say | None = None) -> None:
+    """Prove how far a second network, or a program, is from the network; ProofFailed if that fails.
+
+    lower ≤ second(x) - network(x) ≤ upper for all x of the region.
+    """
+    names = claim.network, claim.other
+    require(names == (network.digest, other.digest if other else ""), "the difference is about other networks")
+    fits = np.shape(claim.lower) == np.shape(claim.upper) == (network.outputs,) and len(claim.cuts) == network.inputs
+    require(fits and min(claim.cuts) > 0, "the difference is not one of the outputs, or has no boxes")
+    with_enough_bits(lambda: _Discrepancy(network, claim, other).run(say))
+
+
+_PROGRAMS = {"float64": (53, 53, -1022), "float32": (24, 24, -126), "float16": (24, 11, -24)}
+"""Bits of sums, of what is stored, and the exponent of the smallest number that must not be lost."""
+_DEEPEST = 12
+"""A box of the grid is cut so often at most, where lines of this package prove less than those of the claim."""
+
+
+class _Discrepancy:
+    """Boxes of a grid, and halves of them where that is needed."""
+
+    def __init__(self, network: Network, claim: Any, other: Network | None) -> None:
+        self.claim, self.model = claim, engine.read(network)
+        inputs = engine.inputs_of(claim.region, network.inputs)
+        if inputs is None:
+            raise ProofFailed("a difference over an unbounded region cannot be enclosed")
+        self.inputs = replace(inputs, radius=None)  # its box
+        self.program = None if other else _PROGRAMS[claim.precision]
+        self.second = self.model
+        if other is not None:
+            self.second = engine.read(other)
+            same = (one.functions == two.functions for one, two in zip(self.model, self.second, strict=True))
+            require(all(same), "the networks have different activations")
+        else:
+            stored = [(x.weight, x.bias) for x in engine.read(network, 0.0)]
+            rounded = ([balls(floats(x).astype(claim.precision).astype(float)) for x in pair] for pair in stored)
+            self.second = tuple(replace(x, weight=W, bias=b) for x, (W, b) in zip(self.model, rounded, strict=True))
+
+    def run(self, say: Say | None) -> None:
+        width = self.inputs.upper - self.inputs.lower
+        for place in np.ndindex(*self.claim.cuts):
+            at = [[arb(k + side) / count for k, count in zip(place, self.claim.cuts, strict=True)] for side in (0, 1)]
+            low, high = (self.inputs.lower + width * np.array(share, dtype=object) for share in at)
+            low, high = larger(lower(low), self.inputs.lower), smaller(upper(high), self.inputs.upper)
+            self._prove(replace(self.inputs, lower=low, upper=high, center=mid((low + high) / 2)), _DEEPEST)
+            if say is not None:
+                say(f"box {place} of {self.claim.cuts}")
+
+    def _prove(self, box: Inputs, left: int) -> None:
+        low, high = self._ends(box)
+        claimed = self.claim.lower, self.claim.upper
+        if (balls(claimed[0]) <= low).all() and (high <= balls(claimed[1])).all():
+            return
+        require(left, "the difference claims more than is proved")
+        axis = int(np.argmax(floats(box.upper - box.lower)))
+        for half in box.halves(axis, mid((box.lower[axis] + box.upper[axis]) / 2)):
+            self._prove(replace(half, center=mid((half.lower + half.upper) / 2)), left - 1)
+
+    def _ends(self, box: Inputs) -> Interval:
+        """Between which numbers the difference lies over a box."""
+        intervals = [unbounded(layer.size) for layer in self.model[:-1]]
+        trace = engine.relaxed(self.model, box, intervals)
+        if trace is None:
+            raise ProofFailed("the intervals of a layer are empty")
+        z, error, local, passed = hull(box.lower, box.upper), zeros(len(box.lower)), [], []
+        for index, (one, two) in enumerate(zip(self.model, self.second, strict=True)):
+            found = dot(two.weight - one.weight, z) + two.bias - one.bias
+            found = found + self._lost_in_sums(two, size(z) + error)
+            local.append(found)
+            if one.neurons is None:
+                break
+            moved = upper(dot(size(two.weight), error) + size(found))
+            slopes = hull(*one.slopes((lower(intervals[index][0] - moved), upper(intervals[index][1] + moved))))
+            z = hull(trace.lines[index].floor, trace.lines[index].roof)
+            lost = self._lost_in_activations(one, size(z) + size(slopes) * moved)
+            error = upper(size(slopes) * moved + lost)
+            passed.append((slopes, np.frompyfunc(lambda x: arb(0, x), 1, 1)(lost)))
+        A, total = self.second[-1].weight, local[-1]
+        for two, found, (slopes, lost) in zip(self.second[-2::-1], local[-2::-1], passed[::-1], strict=True):
+            total = total + dot(A, slopes * found + lost)
+            A = dot(A * slopes, two.weight)
+        return lower(total), upper(total)
+
+    def _lost_in_sums(self, layer: engine.Layer, sizes: Balls) -> Balls:
+        """What a program loses in the sums of a layer, as balls around 0."""
+        if self.program is None:
+            return zeros(layer.size)
+        sums, stored, tiny = self.program
+        n, W = layer.weight.shape[1], size(layer.weight)
+        total = dot(W, sizes) + size(layer.bias)
+        require(all(2 * x < ball(float(np.finfo(self.claim.precision).max)) for x in total), "a sum may overflow")
+        unit = arb(2) ** -sums
+        lost = total * ((n + 2) * unit / (1 - (n + 2) * unit) + (arb(2) ** -stored if stored < sums else 0))
+        lost = lost + arb(2) ** tiny * 3 * (n + 2) * (2 + largest(sizes) + largest(np.ravel(W)))
+        return np.frompyfunc(lambda x: arb(0, x.upper()), 1, 1)(lost)
+
+    def _lost_in_activations(self, layer: engine.Layer, sizes: Balls) -> Balls:
+        if self.program is None or layer.neurons is None:
+            return zeros(layer.size)
+        _, stored, tiny = self.program
+        lost = zeros(layer.size)
+        for row, index in layer.neurons.groups:
+            if row.name not in ("relu", "identity", "abs"):
+                terms = balls(np.broadcast_to(row.row.loss.value_terms(*row.parameters), index.shape))
+                unit = number(self.claim.ulps) * arb(2) ** -stored
+                lost[index] = upper(unit * (sizes[index] + terms) + arb(2) ** tiny)
+        return lost

@@ -14,6 +14,7 @@ from lipcert import __version__
 from lipcert.cli.answers import bound, reach, sensitivity, sweep, verify
 from lipcert.cli.campaigns import results, robust
 from lipcert.cli.inspect import inspect
+from lipcert.cli.loops import contraction, tube
 from lipcert.cli.methods import compare, demo
 from lipcert.cli.options import expanded
 from lipcert.cli.pages import report, reproduce
@@ -35,7 +36,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (bound, verify, sweep, compare, inspect, reach, sensitivity, robust, results, reproduce, report, demo):
+ABOUT_NETWORKS = bound, verify, sweep, compare, inspect, reach, sensitivity, tube, contraction
+for verb in (*ABOUT_NETWORKS, robust, results, reproduce, report, demo):
     app.command()(expanded(verb))
 
 

@@ -291,7 +291,7 @@ def _print_sensitivity(console: Console, network: Network, found: Sensitivity) -
 
 def verify(
     certificate: Annotated[
-        str, typer.Argument(metavar="CERT", help="A file of --certificate of bound, sweep, reach or sensitivity.")
+        str, typer.Argument(metavar="CERT", help="A saved answer of any kind, as from --certificate.")
     ],
     model: options.ModelArgument,
     reading: options.ReadingOptions,
@@ -302,6 +302,8 @@ def verify(
         str | None,
         option("RULES", "Refuse proofs by other rules: core, or names with commas between them.", "--rules"),
     ] = None,
+    other: Annotated[str | None, option("MODEL", "The second network of a difference.", "--other")] = None,
+    controller: options.ControllerOption = None,
     json: options.JsonOption = False,
 ) -> None:
     """Prove a saved answer again for MODEL, with every rounding error accounted for.
@@ -317,11 +319,12 @@ def verify(
     if model.lower().endswith(".json") and not certificate.lower().endswith(".json"):
         raise InvalidInput(f"the certificate comes first, then the model: lipcert verify {model} {certificate}")
     claim = load_answer(certificate)
-    network = reading.network(model)
+    network = reading.step(model, controller)
+    second = None if other is None else reading.network(other)
     started = time.perf_counter()
     try:
         accepted = rules if rules in (None, "core") else [name.strip() for name in rules.split(",")]
-        proved, used = prove_again(network, claim, exact, accepted)
+        proved, used = prove_again(network, claim, exact, accepted, second)
     except ProofFailed as error:
         if not json:
             raise
@@ -332,7 +335,7 @@ def verify(
         about = {"proved": True, "exact": exact, "rules": used, "seconds": seconds}
         output.print_json(_verified_record(claim, proved, about))
         return
-    said = [_theorem(reading.name(model), network, claim)]
+    said = [_theorem(reading.name(model, controller), network, claim)]
     said += [f"Rules of the proof: {', '.join(used)}."] if used else []
     if exact:
         said.append(f"Derived in ball arithmetic in {seconds:.3g} seconds. It also holds for all weights and biases")

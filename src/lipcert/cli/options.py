@@ -20,11 +20,13 @@ from lipcert.cli import parsing
 from lipcert.errors import InvalidInput
 from lipcert.files.whole import require_writable
 from lipcert.importers import load
+from lipcert.importers.arrays import stored
 from lipcert.methods.method import Method
 from lipcert.model.network import Network
 from lipcert.model.norms import L2, Norm
 from lipcert.model.regions import Ball, Box, Everywhere, Region
 from lipcert.questions.certify import OWN
+from lipcert.questions.loops.compose import closed_loop, feedback
 from lipcert.show import plots
 
 Text: TypeAlias = str | None
@@ -58,6 +60,11 @@ CertificateOption: TypeAlias = Annotated[
     Path | None, option("FILE", "Save the proof; lipcert verify checks it.", "--certificate")
 ]
 JsonOption: TypeAlias = Annotated[bool, option(None, "One JSON object on standard output.", "--json")]
+
+ControllerOption: TypeAlias = Annotated[
+    str | None,
+    option("MODEL", "The controller; then the step is a plant from states and controls, or A and B in a .npz file."),
+]
 
 
 def _method(default: str) -> Any:
@@ -101,8 +108,23 @@ class ReadingOptions:
         front = {name: text and parsing.listed(f"--{name}", text) for name, text in front.items()}
         return load(model, **front, **self.arguments())
 
-    def name(self, model: str) -> str:
+    def step(self, plant: str, controller: str | None) -> Network:
+        """The loop of a plant, or of matrices A and B in a .npz file, and a controller; without, the plant itself."""
+        if controller is None:
+            return self.network(plant)
+        control = self.network(controller)
+        arrays = stored(Path(plant)) if plant.lower().endswith(".npz") and os.path.isfile(plant) else {}
+        if not {"A", "B"} <= arrays.keys():
+            return closed_loop(load(plant), control)
+        known = {"offset", "disturbance"}
+        if strange := sorted(arrays.keys() - known - {"A", "B"}):
+            raise InvalidInput(f"{plant} has arrays A and B, which may go with {sorted(known)}; it also has {strange}")
+        return feedback(arrays["A"], arrays["B"], control, **{name: arrays[name] for name in known & arrays.keys()})
+
+    def name(self, model: str, controller: str | None = None) -> str:
         """What a theorem calls the model: its file, and the normalisation in front of it."""
+        if controller is not None:
+            return f"{os.path.basename(model)} in a loop with {self.name(controller)}"
         file = os.path.basename(model)
         if self.mean is None and self.std is None:
             return file

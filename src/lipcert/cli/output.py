@@ -16,13 +16,16 @@ import typer
 from rich.console import Console
 
 from lipcert.answers.certificate import Certificate
-from lipcert.answers.reach import Reach
 from lipcert.answers.sensitivity import Sensitivity
 from lipcert.errors import LipcertError
 from lipcert.methods.lower import LowerBound
 from lipcert.model.network import Network
 from lipcert.model.norms import Norms
 from lipcert.model.regions import Ball, Box, Region
+from lipcert.questions.loops.contraction import Contraction
+from lipcert.questions.loops.discrepancy import Discrepancy
+from lipcert.questions.loops.invariant import InvariantEllipsoid
+from lipcert.questions.loops.tube import Tube
 from lipcert.questions.tables import Table
 from lipcert.questions.verify import Answer, save_answer
 from lipcert.show import plots
@@ -152,8 +155,18 @@ def region_record(region: Region) -> dict[str, Any]:
     return {"kind": type(region).__name__.lower()}
 
 
-def claim_record(claim: Certificate | Reach | Sensitivity) -> dict[str, Any]:
+def claim_record(claim: Any) -> dict[str, Any]:
     """What an answer claims, in JSON's types."""
+    if isinstance(claim, (Contraction, InvariantEllipsoid)):
+        inside = claim if isinstance(claim, Contraction) else claim.contraction
+        region = region_record(inside.certificate.region)
+        return {"rate": claim.rate, "shape": claim.shape.tolist(), "region": region, "network": claim.network}
+    if isinstance(claim, (Tube, Discrepancy)):
+        found = {name: getattr(claim, name).tolist() for name in ("lower", "upper")}
+        found |= {"region": region_record(claim.region), "network": claim.network}
+        if isinstance(claim, Discrepancy):
+            return found | {name: getattr(claim, name) for name in ("other", "precision", "ulps")}
+        return found | {"disturbance": None if claim.disturbance is None else region_record(claim.disturbance)}
     found = {"bound": claim.bound, "region": region_record(claim.region), "network": claim.network}
     if isinstance(claim, Certificate):
         part = {"layers": claim.part.layers, "inputs": claim.part.inputs, "outputs": claim.part.outputs}

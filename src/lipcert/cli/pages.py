@@ -30,6 +30,7 @@ def report(
         list[str] | None,
         option("MODEL", "Prove the answers about this model again, and search lower bounds. May be repeated."),
     ] = None,
+    controller: options.ControllerOption = None,
     title: Annotated[str | None, option("TEXT", "Title of the page.")] = None,
 ) -> None:
     """Write one HTML page about saved answers and campaigns.
@@ -45,7 +46,7 @@ def report(
 
       lipcert report run.sqlite -o report.html
     """
-    models = {reading.name(name): reading.network(name) for name in model or []}
+    models = {reading.name(name, controller): reading.step(name, controller) for name in model or []}
     found = write(sources, out, models=models, title=title)
     typer.echo(out)
     refuted = [item.path.name for item in found if item.refuted]

@@ -54,10 +54,13 @@ LARGEST: Final = 2**31 - 1
 _COUNT, _EXPONENT = range(LARGEST + 1), range(-(2**20), 2**20 + 1)
 _INDICES, _MATRIX, _SCALE = Numbers(whole=True), Numbers(2), Numbers(None)
 _DIGEST = re.compile("(declared:)?[0-9a-f]{64}")
+_ABOUT = ("Certificate", "Reach", "Sensitivity", "Tube", "Contraction", "Discrepancy")
 
 FIELDS: dict[str, Kind] = {
     **{f"Tree.{name}": _INDICES for name in ("layer", "index", "child", "void", "neuron", "second", "passed")},
-    **{f"{name}.network": _DIGEST for name in ("Certificate", "Reach", "Sensitivity")},
+    **{f"{name}.network": _DIGEST for name in _ABOUT},
+    "Discrepancy.other": re.compile(f"({_DIGEST.pattern})?"),
+    "Discrepancy.precision": {"", "float64", "float32", "float16"},
     "CertifiedRadius.subject": _DIGEST,
     "CertifiedRadius.bound": Maybe(float, math.inf),
     "SweepRow.trivial": Maybe(float, math.inf),
@@ -67,12 +70,12 @@ FIELDS: dict[str, Kind] = {
     "Reach.shape": _MATRIX,
     "Reach.hull": (_MATRIX, _MATRIX),
     "Sensitivity.matrix": _MATRIX,
+    "Contraction.shape": _MATRIX,
 }
 """Fields whose annotations say too little."""
 LEFT_OUT: dict[str, dict[str, Any]] = {
     "Certificate": {"layers": (), "facts": (), "note": ""},  # what a file says of itself is no proof
-    "Reach": {"facts": ()},
-    "Sensitivity": {"facts": ()},
+    **{name: {"facts": ()} for name in (*_ABOUT[1:], "InvariantEllipsoid")},
     "CertifiedRadius": {"broken": None, "facts": ()},
 }
 """Fields that are not written, and what they are after reading."""

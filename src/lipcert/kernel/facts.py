@@ -26,8 +26,9 @@ CORE: Final = frozenset(
     }
 )
 """The rules of the kernel that every proof may use; a step includes slopes, interval arithmetic and its ellipsoid."""
-OPTIONAL: Final = frozenset({"fourier", "taylor", "norms"})
-"""Rules that a reader may refuse: convolutions in Fourier space, Taylor models of pieces, norms other than ℓ2."""
+OPTIONAL: Final = frozenset({"fourier", "taylor", "norms", "discrepancy"})
+"""Rules that a reader may refuse: convolutions in Fourier space, Taylor models of pieces, norms other than ℓ2, and how
+far two evaluations are apart."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,3 +84,18 @@ class EllipsoidFact(Fact):
 
     center: Array
     shape: Array
+
+
+@dataclass(frozen=True, eq=False)
+class DiscrepancyFact(Fact):
+    """lower ≤ g(x) - f(x) ≤ upper for all x of the region, (outputs,).
+
+    g is the network of digest ``other``, or if that is empty, what a program of some ``precision`` computes whose
+    activations are within ``ulps`` units.
+    """
+
+    other: str
+    precision: str
+    ulps: float
+    lower: Array
+    upper: Array

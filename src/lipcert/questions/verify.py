@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from typing import Any, TypeAlias, overload
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -21,13 +21,20 @@ from lipcert.kernel.fourier import by_channel
 from lipcert.kernel.hints import Part
 from lipcert.model.network import Network
 from lipcert.questions.classifiers import classifier
+from lipcert.questions.loops.compose import unrolled
+from lipcert.questions.loops.contraction import Contraction, recheck_contraction
+from lipcert.questions.loops.coordinates import in_coordinates
+from lipcert.questions.loops.discrepancy import Discrepancy, recheck_discrepancy
+from lipcert.questions.loops.invariant import InvariantEllipsoid, recheck_invariant
+from lipcert.questions.loops.tube import Tube, recheck_tube
 from lipcert.questions.sweep import SweepRow
 from lipcert.runtime.clock import clock, timed
 from lipcert.runtime.machine import suited_to
 
-Answer: TypeAlias = Certificate | Reach | Sensitivity | CertifiedRadius | tuple[SweepRow, ...]
+Answer: TypeAlias = Saved | tuple[SweepRow, ...]
 """What can be saved and verified."""
-_SINGLE: tuple[type[Saved], ...] = (Certificate, Reach, Sensitivity, CertifiedRadius)
+_LOOPS: tuple[type[Saved], ...] = (Tube, Contraction, InvariantEllipsoid)
+_SINGLE: tuple[type[Saved], ...] = (Certificate, Reach, Sensitivity, CertifiedRadius, *_LOOPS, Discrepancy)
 _KINDS: dict[str, Kind] = {**{kind.kind: kind for kind in _SINGLE}, "sweep": [SweepRow]}
 Rules: TypeAlias = str | Iterable[str] | None
 Path: TypeAlias = str | os.PathLike[str]
@@ -38,13 +45,12 @@ _WIDE_KERNELS = 1000
 def save_answer(answer: Answer | Sequence[SweepRow], path: Path) -> None:
     """Write an answer of whatever kind to a file, with what proves it.
 
-    Certificates, reach sets, sensitivities and certified radii have a method ``save`` that does the same; the rows of a
-    sweep have not.
+    All but the rows of a sweep have a method ``save`` that does the same.
 
     Parameters
     ----------
     answer
-        What ``certify``, ``reach``, ``sensitivity``, ``certified_radius`` or ``sweep`` returned.
+        What ``certify``, ``reach``, ``tube``, ``sweep`` or another question returned.
     path
         A JSON file; it appears whole or not at all.
     """
@@ -88,55 +94,47 @@ def _check(answer: Any) -> None:
         check(one)
 
 
-@overload
-def verify(network: Network, answer: Path, exact: bool = False, rules: Rules = None) -> Any: ...
-@overload
 def verify(
-    network: Network, answer: Certificate | CertifiedRadius, exact: bool = False, rules: Rules = None
-) -> float: ...
-@overload
-def verify(network: Network, answer: Reach, exact: bool = False, rules: Rules = None) -> Reach: ...
-@overload
-def verify(network: Network, answer: Sensitivity, exact: bool = False, rules: Rules = None) -> Sensitivity: ...
-@overload
-def verify(
-    network: Network, answer: Sequence[SweepRow], exact: bool = False, rules: Rules = None
-) -> tuple[float, ...]: ...
-def verify(network: Network, answer: Any, exact: bool = False, rules: Rules = None) -> Any:
+    network: Network, answer: Any, exact: bool = False, rules: Rules = None, other: Network | None = None
+) -> Any:
     """Derive an answer again from its hints.
 
     Parameters
     ----------
     network
-        The network that the answer is about.
+        The network that the answer is about; the step of a tube, contraction or invariant ellipsoid.
     answer
-        A certificate, reach set, sensitivity, certified radius, or the rows of a sweep, as a question returned it or
-        :func:`load_answer` read it from a file; or the path of such a file. Nothing in it is believed.
+        What a question returned, or :func:`load_answer` read from a file; or the path of such a file. Nothing in it is
+        believed.
     exact
         Ask for a second opinion: the proof is made in ball arithmetic, by other code, which takes longer. It needs
         python-flint, ``pip install "lipcert[exact]"``. Of what is no bound, both arithmetics must prove it.
     rules
         The rules of the kernel that are accepted: ``"core"``, or names such as ``["step", "back-substitution"]``;
-        :mod:`lipcert.kernel.facts` lists them. Default: all. The ones that are not core are "fourier", "taylor" and
-        "norms".
+        :mod:`lipcert.kernel.facts` lists them. Default: all. The ones that are not core are "fourier", "taylor",
+        "norms" and "discrepancy".
+    other
+        The second network of a difference.
 
     Returns
     -------
-    float, Reach, Sensitivity or tuple of float
+    float, tuple of float, or an answer of the same kind
         What is proved now, in real arithmetic, for the function given by the network's float64 weights. For a
         certificate the bound: ‖f(x) - f(y)‖₂ ≤ bound·‖x - y‖₂ for all x, y of its region; for a sweep those of its
-        certificates, each over the region of its own; for a reach set or sensitivities, sets and bounds that are at
-        least as tight as the claim; for a certified radius the radius.
+        certificates, each over the region of its own; for a certified radius the radius; for others, sets and bounds
+        that are at least as tight as the claim.
 
     Raises
     ------
     ProofFailed
         If the network is another one, or the hints do not prove what the answer claims.
     """
-    return proved(network, answer, exact, rules)[0]
+    return proved(network, answer, exact, rules, other)[0]
 
 
-def proved(network: Network, answer: Any, exact: bool = False, rules: Rules = None) -> tuple[Any, tuple[str, ...]]:
+def proved(
+    network: Network, answer: Any, exact: bool = False, rules: Rules = None, other: Network | None = None
+) -> tuple[Any, tuple[str, ...]]:
     """What :func:`verify` returns, and the rules that it rests on; a second opinion has none of the kernel's."""
     if isinstance(answer, (str, os.PathLike)):
         answer = load_answer(answer)
@@ -150,14 +148,16 @@ def proved(network: Network, answer: Any, exact: bool = False, rules: Rules = No
         rows = [proved(network, _of_row(network, row), exact, rules) for row in answer]
         return tuple(value for value, _ in rows), tuple(sorted({rule for _, names in rows for rule in names}))
     if exact:
-        return _audited(network, answer, accepted), ()
-    found = derived(network, answer, accepted)
+        return _audited(network, answer, accepted, other), ()
+    found = derived(network, answer, accepted, other)
     if isinstance(found, Certificate):
         return found.bound, found.rules
     return found.radius if isinstance(found, CertifiedRadius) else found, found.rules
 
 
-def derived(network: Network, answer: Saved, rules: frozenset[str] | None = None) -> Saved:
+def derived(
+    network: Network, answer: Saved, rules: frozenset[str] | None = None, other: Network | None = None
+) -> Saved:
     """An answer of the same kind with the facts that its hints prove now, or ProofFailed; its own claims at most."""
     with suited_to(max(network.sizes)), np.errstate(all="ignore"):
         if isinstance(answer, CertifiedRadius):
@@ -166,6 +166,14 @@ def derived(network: Network, answer: Saved, rules: frozenset[str] | None = None
             found = recheck_reach(network, answer)
         elif isinstance(answer, Sensitivity):
             found = recheck_sensitivity(network, answer)
+        elif isinstance(answer, Tube):
+            found = recheck_tube(network, answer)
+        elif isinstance(answer, Contraction):
+            found = recheck_contraction(network, answer)
+        elif isinstance(answer, InvariantEllipsoid):
+            found = recheck_invariant(network, answer)
+        elif isinstance(answer, Discrepancy):
+            found = recheck_discrepancy(network, answer, other)
         else:
             assert isinstance(answer, Certificate)
             found = recheck_certificate(network, answer)
@@ -186,7 +194,7 @@ def _accepted(rules: Rules) -> frozenset[str] | None:
     return named
 
 
-def _audited(network: Network, answer: Any, rules: frozenset[str] | None) -> Any:
+def _audited(network: Network, answer: Any, rules: frozenset[str] | None, other: Network | None) -> Any:
     """A single answer in ball arithmetic; what is no bound must be proved by both arithmetics."""
     import lipcert.audit as audit
 
@@ -201,10 +209,21 @@ def _audited(network: Network, answer: Any, rules: frozenset[str] | None) -> Any
             if rules is not None:
                 derived(network, answer, rules)
             return audit.verify(network, answer)
-        derived(network, answer, rules)
+        derived(network, answer, rules, other)
         with suited_to(max(network.sizes)):
             if isinstance(answer, Reach):
                 audit.verify_reach(network, answer, clock().say)
+            elif isinstance(answer, Tube):
+                for segment in answer.segments:
+                    audit.verify_reach(unrolled(network, segment.steps), segment.answer, clock().say)
+            elif isinstance(answer, (Contraction, InvariantEllipsoid)):
+                inside = answer if isinstance(answer, Contraction) else answer.contraction
+                there = in_coordinates(network, inside.shape)
+                audit.verify(there, inside.certificate)
+                if isinstance(answer, InvariantEllipsoid):
+                    audit.verify_reach(there, answer.center, clock().say)
+            elif isinstance(answer, Discrepancy):
+                audit.verify_discrepancy(network, answer, other, clock().say)
             elif isinstance(answer, Sensitivity):
                 audit.verify_sensitivity(network, answer, clock().say)
             elif answer.radius != 0.0:  # a radius of 0 says nothing

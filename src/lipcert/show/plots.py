@@ -19,6 +19,8 @@ from lipcert.model.network import Network
 from lipcert.questions.campaign import Row
 from lipcert.questions.certify import METHODS, PUBLISHED
 from lipcert.questions.compare import Comparison
+from lipcert.questions.loops.invariant import InvariantEllipsoid
+from lipcert.questions.loops.tube import Tube
 from lipcert.questions.sweep import SweepRow
 from lipcert.show.wording import called
 
@@ -164,6 +166,70 @@ def _interval(found: Reach, values: Array, ax: Any) -> Any:
     ax.axvline(found.center[0], color="black", linestyle="--", linewidth=1, label="output at the centre")
     ax.set(xlabel=f"output {called(0, found.names[1])}", ylabel="random inputs")
     ax.margins(x=0.08)
+    ax.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False)
+    return ax
+
+
+def tube(found: Tube, step: Network | None = None, plane: tuple[int, int] | None = None, ax: Any = None) -> Any:
+    """The boxes of a tube over time, or in the plane of two states; with random trajectories if the step is given."""
+    ax = figure().subplots() if ax is None else ax
+    lower, upper, paths = found.lower, found.upper, _trajectories(found, step)
+    if plane is None:
+        for k in range(lower.shape[1]):
+            color, times = f"C{k}", np.arange(len(lower))
+            ax.vlines(
+                times,
+                lower[:, k],
+                upper[:, k],
+                color=color,
+                linewidth=5,
+                alpha=0.4,
+                label=called(k, found.names) if found.names else f"state {k}",
+            )
+            ax.plot(times, paths[:, :, k], ".", markersize=1.5, color=color)
+        ax.set(xlabel="step", ylabel="states, and those of random trajectories" if step else "states")
+        ax.xaxis.get_major_locator().set_params(integer=True)
+    else:
+        i, j = plane
+        for number, (low, high) in enumerate(zip(lower[:, plane], upper[:, plane], strict=True)):
+            sides = [low[0], high[0], high[0], low[0]], [low[1], low[1], high[1], high[1]]
+            label = {0: "initial states", 1: "after each step"}.get(number)
+            color = "tab:orange" if number == 0 else "tab:blue"
+            ax.fill(*sides, facecolor="none", edgecolor=color, linewidth=1, label=label)
+        for number, path in enumerate(np.swapaxes(paths, 0, 1)[:100]):
+            label = "random trajectories" if number == 0 else None
+            ax.plot(path[:, i], path[:, j], ".-", color="tab:gray", linewidth=0.3, markersize=1.5, label=label)
+        ax.set(xlabel=f"state {called(i, found.names)}", ylabel=f"state {called(j, found.names)}")
+    ax.grid(True, alpha=0.3)
+    ax.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False)
+    return ax
+
+
+def _trajectories(found: Tube, step: Network | None) -> Array:
+    """States of random trajectories, (steps + 1, count, states); none without a step."""
+    rng, states = np.random.default_rng(0), found.lower.shape[1]
+    if step is None:
+        return np.zeros((len(found.lower), 0, states))
+    paths = [found.region.sample(300, rng)]
+    for _ in range(found.steps):
+        forces = np.zeros((300, 0)) if found.disturbance is None else found.disturbance.sample(300, rng)
+        paths.append(step(np.hstack([paths[-1], forces])))
+    return np.stack(paths)
+
+
+def ellipsoid(found: InvariantEllipsoid, step: Network, ax: Any = None) -> Any:
+    """An invariant ellipsoid, the images of points of its edge, and random trajectories, in the first two states."""
+    ax = figure(6.4, 4.8).subplots() if ax is None else ax
+    edge = found.edge(4000)
+    ax.plot(*edge[:, :2].T, ".", markersize=2, color="tab:blue", label="edge")
+    ax.plot(*step(edge)[:, :2].T, ".", markersize=2, color="tab:orange", label="after a step")
+    paths = [edge[:20]]
+    for _ in range(100):
+        paths.append(step(paths[-1]))
+    ax.plot(*np.moveaxis(np.stack(paths)[:, :, :2], -1, 0), color="tab:gray", linewidth=0.5)
+    ax.plot(*found.middle[:2], "k+", markersize=9, label="centre")
+    ax.set(xlabel=f"state {called(0, step.names[1])}", ylabel=f"state {called(1, step.names[1])}")
+    ax.grid(True, alpha=0.3)
     ax.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False)
     return ax
 

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from lipcert.answers.certificate import Certificate
 from lipcert.answers.radius import CertifiedRadius
 from lipcert.answers.reach import Reach
 from lipcert.answers.sensitivity import Sensitivity
 from lipcert.arguments.words import downward, point_in_words, sizes_in_words, upward
 from lipcert.kernel.hints import Part
+from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 from lipcert.model.norms import Norm, Norms
 from lipcert.model.regions import Ball, Box, Region
+from lipcert.questions.loops.contraction import Contraction
+from lipcert.questions.loops.discrepancy import Discrepancy
+from lipcert.questions.loops.invariant import InvariantEllipsoid
+from lipcert.questions.loops.tube import Tube
 from lipcert.questions.sweep import SweepRow
 from lipcert.questions.tables import Cell, Table
 
@@ -83,7 +88,7 @@ def unit_notes(norms: Norms) -> list[str]:
     return [f"{what} in units of {_units(norm).removeprefix(' in units of ')}" for what, norm in ends if _units(norm)]
 
 
-def statement(claim: Certificate | Reach | Sensitivity | CertifiedRadius, depth: int | None) -> tuple[str, list[str]]:
+def statement(claim: Any, depth: int | None) -> tuple[str, list[str]]:
     """What an answer claims: which inputs it is about, and what holds for them; bounds are rounded outwards.
 
     ``depth`` is that of the network, or None if it is unknown.
@@ -93,14 +98,20 @@ def statement(claim: Certificate | Reach | Sensitivity | CertifiedRadius, depth:
         closer = f"that is closer to its centre than {downward(claim.radius)} is of class {claim.label},"
         where = f"every input of the {describe_region(claim.proof.ball, WHOLE)}"
         return where, [closer, "which has the largest output of f,"]
+    if isinstance(claim, (Contraction, InvariantEllipsoid)):
+        return _in_shape(claim)
     there = f"in the {describe_region(claim.region, WHOLE)}"
-    if isinstance(claim, Reach):
+    if isinstance(claim, Tube):
+        rows = [f"step {k}: {_sides(*ends)}" for k, ends in enumerate(zip(claim.lower, claim.upper, strict=True)) if k]
+        forces = "" if claim.disturbance is None else f" and disturbances in the {describe_region(claim.disturbance)}"
+        return f"for every initial state {there}{forces}, the states of x⁺ = f(x) lie in", rows
+    if isinstance(claim, (Reach, Discrepancy)):
         sides = zip(claim.lower, claim.upper, strict=True)
         rows = [
             f"output {called(k, claim.names[1])} in [{downward(low)}, {upward(high)}]"
             for k, (low, high) in enumerate(sides)
         ]
-        return f"for every input x {there}, f(x) has", rows
+        return f"for every input x {there}, {'f(x)' if isinstance(claim, Reach) else second(claim)} has", rows
     if isinstance(claim, Sensitivity):
         pairs = f"any two inputs {there}" if claim.region.bounded else "any two inputs"
         rows = [
@@ -119,6 +130,30 @@ def statement(claim: Certificate | Reach | Sensitivity | CertifiedRadius, depth:
 def called(which: int, names: Sequence[str] = ()) -> str:
     """An input or output by its name, or by its number where it has none."""
     return names[which] if which < len(names) else str(which)
+
+
+def _sides(lower: Array, upper: Array) -> str:
+    return " × ".join(f"[{downward(a)}, {upward(b)}]" for a, b in zip(lower.tolist(), upper.tolist(), strict=True))
+
+
+def second(claim: Discrepancy) -> str:
+    """What a difference is between."""
+    if claim.other:
+        return f"g(x) − f(x), g the network of SHA-256 {claim.other[:12]}…,"
+    return (
+        f"what a program in {claim.precision} computes, its activations within {claim.ulps:g} units of roundoff,"
+        " minus f(x)"
+    )
+
+
+def _in_shape(claim: Contraction | InvariantEllipsoid) -> tuple[str, list[str]]:
+    rows = "; ".join(", ".join(f"{entry!r}" for entry in row) for row in claim.shape.tolist())
+    inside = claim if isinstance(claim, Contraction) else claim.contraction
+    where = f"the {describe_region(inside.certificate.region, WHOLE)} of the coordinates M⁻¹x"
+    said = [f"‖M⁻¹(f(x) − f(y))‖₂ ≤ {upward(claim.rate)} · ‖M⁻¹(x − y)‖₂, M = [{rows}]"]
+    if claim is not inside:
+        said.insert(0, "f(x) is in it again, and")
+    return f"for any two states x, y in {where}", said
 
 
 def group_in_words(which: tuple[int, ...], names: Sequence[str] = ()) -> str:
@@ -184,3 +219,13 @@ def reach_table(title: str, found: Reach, most: int) -> Table:
         for k in range(min(len(widths), most))
     ]
     return Table(title, ("output", "lower", "at the centre", "upper", "width"), cells)
+
+
+def tube_table(title: str, found: Tube, most: int) -> Table:
+    """The boxes of a tube after each of the first steps, at most so many."""
+    cells = [
+        (Cell(str(k)), *(Cell(_sides(low[None], high[None])) for low, high in zip(*ends, strict=True)))
+        for k, ends in list(enumerate(zip(found.lower, found.upper, strict=True)))[1 : most + 1]
+    ]
+    states = (f"state {called(k, found.names)}" for k in range(found.lower.shape[1]))
+    return Table(title, ("step", *states), cells)

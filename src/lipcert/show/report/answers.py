@@ -19,9 +19,13 @@ from lipcert.kernel.counterexample import subject_of
 from lipcert.methods.lower import LowerBound, lower_bound_of
 from lipcert.model.network import Network
 from lipcert.model.regions import Ball
+from lipcert.questions.loops.contraction import Contraction
+from lipcert.questions.loops.discrepancy import Discrepancy
+from lipcert.questions.loops.invariant import InvariantEllipsoid
+from lipcert.questions.loops.tube import Tube
 from lipcert.questions.sweep import SweepRow
 from lipcert.questions.tables import Cell, Table
-from lipcert.questions.verify import Answer, load_answer, proved
+from lipcert.questions.verify import load_answer, proved
 from lipcert.runtime.clock import clock
 from lipcert.show import plots, wording
 from lipcert.show.report.page import Block, Card, Figure, Section
@@ -67,23 +71,24 @@ class Examined:
 def examine(paths: Sequence[Path], models: Mapping[str, Network]) -> list[Examined]:
     """Read files with answers. Those about one of the named models are proved again, and bounds get a lower bound."""
     claims = [(path, load_answer(path)) for path in paths]
+    others = {network.digest: network for network in models.values()}
     found = []
     for number, (path, claim) in enumerate(claims, 1):
         clock().say(f"certificate {number} of {len(claims)}: {path.name}")
         about = [(name, network) for name, network in models.items() if _is_about(claim, network)]
-        found.append(_checked(path, claim, *about[0]) if about else Examined(path, claim))
+        found.append(_checked(path, claim, *about[0], others) if about else Examined(path, claim))
     return found
 
 
-def _is_about(claim: Answer, network: Network) -> bool:
+def _is_about(claim: Any, network: Network) -> bool:
     if isinstance(claim, CertifiedRadius):
         return claim.proof is not None and claim.subject == subject_of(network, claim.proof.ball)
-    return (claim[0].certificate if isinstance(claim, tuple) else claim).network == network.digest
+    return bool((claim[0].certificate if isinstance(claim, tuple) else claim).network == network.digest)
 
 
-def _checked(path: Path, claim: Any, name: str, network: Network) -> Examined:
+def _checked(path: Path, claim: Any, name: str, network: Network, others: Mapping[str, Network]) -> Examined:
     try:
-        _, rules = proved(network, claim)
+        _, rules = proved(network, claim, other=others.get(getattr(claim, "other", "")))
     except ProofFailed as error:
         return Examined(path, claim, name, network, str(error))
     bounds = [claim] if isinstance(claim, Certificate) else []
@@ -136,7 +141,7 @@ def _card(item: Examined, models: bool, formula: str, facts: Mapping[str, str], 
     return Card(item.path.name, standing, verdict, where[0].upper() + where[1:], formula, list(about.items()))
 
 
-def _time(claim: Certificate | Reach | Sensitivity) -> dict[str, str]:
+def _time(claim: Any) -> dict[str, str]:
     return {"Time": f"{claim.seconds:.3g} s to find and prove, as the file says"}
 
 
@@ -235,6 +240,50 @@ def _sweep(item: Examined, models: bool) -> list[Block]:
     return blocks
 
 
+def _tube(item: Examined, models: bool) -> list[Block]:
+    claim: Tube = item.claim
+    facts = {
+        "Steps": f"{claim.steps}, in {len(claim.segments)} segments; nothing is said of the time between steps",
+        "Widest side at the end": upward(float(np.nextafter(claim.upper[-1] - claim.lower[-1], np.inf).max())),
+        **_time(claim),
+    }
+    card = _card(item, models, "state k in [lower, upper] after each step, as in the table", facts, claim.network)
+    blocks: list[Block] = [card]
+    if not item.refuted:
+        named = "" if item.network is None else ", and states of random trajectories"
+        blocks.append(Figure.of(plots.tube(claim, item.network), f"{item.path.name}: proved boxes over time{named}."))
+        if claim.lower.shape[1] > 1:
+            plane = plots.tube(claim, item.network, (0, 1))
+            blocks.append(Figure.of(plane, f"{item.path.name}: the same in the plane of the first two states."))
+    return [*blocks, wording.tube_table(_listed(f"Boxes, {item.path.name}", claim.steps), claim, LISTED)]
+
+
+def _shaped(item: Examined, models: bool) -> list[Block]:
+    """A contraction or an invariant ellipsoid."""
+    claim, (where, said) = item.claim, wording.statement(item.claim, None)
+    facts = {"Rate": f"{upward(claim.rate)} in each step", **_time(claim)}
+    if isinstance(claim, InvariantEllipsoid):
+        facts |= {"Volume": downward(claim.volume), "Around": str(claim.middle)}
+    blocks: list[Block] = [_card(item, models, " ".join(said), facts, claim.network, f"{where}:")]
+    if isinstance(claim, InvariantEllipsoid) and item.proved and item.network is not None and len(claim.shape) > 1:
+        blocks.append(Figure.of(plots.ellipsoid(claim, item.network), f"{item.path.name}: points of its edge move in."))
+    return blocks
+
+
+def _discrepancy(item: Examined, models: bool) -> list[Block]:
+    claim: Discrepancy = item.claim
+    facts = {"At most": ", ".join(upward(bound) for bound in claim.bound.tolist()), **_time(claim)}
+    if not claim.other:
+        facts["Assumed"] = f"its activations are within {claim.ulps:g} units of roundoff; overflow is excluded"
+    said = "output k in [lower, upper], as in the table"
+    rows = [
+        (Cell(wording.called(k, claim.names[1]), k), Cell.below(low, 6), Cell.bound(high, 6))
+        for k, (low, high) in list(enumerate(zip(claim.lower.tolist(), claim.upper.tolist(), strict=True)))[:LISTED]
+    ]
+    caption = _listed(f"Outputs, {item.path.name}", len(claim.lower))
+    return [_card(item, models, said, facts, claim.network), Table(caption, ("output", "lower", "upper"), rows)]
+
+
 def _listed(caption: str, count: int) -> str:
     return caption if count <= LISTED else f"{caption}: the first {LISTED} of {count}"
 
@@ -245,5 +294,9 @@ _KINDS: dict[type[Any], tuple[str, Callable[[Examined, bool], list[Block]]]] = {
     Sensitivity: ("Sensitivities", _sensitivity),
     CertifiedRadius: ("Certified radii", _radius),
     tuple: ("Sweeps", _sweep),
+    Tube: ("Tubes of closed loops", _tube),
+    Contraction: ("Contraction", _shaped),
+    InvariantEllipsoid: ("Invariant ellipsoids", _shaped),
+    Discrepancy: ("Differences of evaluations", _discrepancy),
 }
 """Kinds of answers: the title of their section, and the blocks of one file."""

@@ -1,0 +1,1 @@
+"""Closed loops: networks put together, tubes, contraction and invariant sets."""

@@ -1,0 +1,169 @@
+"""Networks made of networks: one after the other, and a controller in its loop."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from lipcert.arguments.networks import check_network
+from lipcert.arguments.numbers import numbers
+from lipcert.errors import InvalidInput
+from lipcert.importers.graph import Apply, Graph, Input, Linear, Node
+from lipcert.importers.lowering import lower
+from lipcert.importers.precise import Precise, PreciseMatrix
+from lipcert.model.arrays import Array
+from lipcert.model.network import Network
+
+
+class _Builder:
+    """A graph under construction."""
+
+    def __init__(self, inputs: int) -> None:
+        self.nodes = [Node(Input(), (), (inputs,))]
+
+    def affine(self, shift: Array, *terms: tuple[Any, int]) -> int:
+        """The sum of matrix·node over some terms, plus a shift."""
+        op = Linear(tuple(PreciseMatrix.of(matrix) for matrix, _ in terms), Precise.of(shift))
+        return self._add(op, tuple(node for _, node in terms), len(shift))
+
+    def after(self, network: Network, node: int) -> int:
+        """A network of the value of a node."""
+        for layer in network.layers:
+            node = self.affine(layer.bias, (layer.weight, node))
+            if layer.neurons is not None:
+                node = self._add(Apply(layer.neurons), (node,), layer.size)
+        return node
+
+    def _add(self, op: Any, inputs: tuple[int, ...], size: int) -> int:
+        self.nodes.append(Node(op, inputs, (size,)))
+        return len(self.nodes) - 1
+
+    def network(self, output: int) -> Network:
+        return lower(Graph(tuple(self.nodes), output)).network
+
+
+def compose(*networks: Network) -> Network:
+    """One network after the other: ``compose(f, g)`` is x → g(f(x)).
+
+    Where two affine maps meet they become one, to within 2⁻⁵⁰ of each coefficient, or stay apart.
+
+    Examples
+    --------
+    >>> import lipcert as lc
+    >>> f = lc.Network.from_weights([[[1.0, 2.0]], [[3.0]]], activation="relu")
+    >>> g = lc.Network.from_weights([[[1.0], [-1.0]], [[1.0, 1.0]]], activation="tanh")
+    >>> lc.compose(f, g)([1.0, 0.5]).round(3)
+    array([0.])
+    """
+    if not networks:
+        raise InvalidInput("compose takes one network or more")
+    for network in networks:
+        check_network(network)
+    for first, then in pairwise(networks):
+        if first.outputs != then.inputs:
+            raise InvalidInput(
+                f"a network with {first.outputs} outputs is followed by one with {then.inputs} inputs; these must agree"
+            )
+    build, node = _Builder(networks[0].inputs), 0
+    for network in networks:
+        node = build.after(network, node)
+    return build.network(node)
+
+
+def feedback(A: Any, B: Any, controller: Network, offset: Any = None, disturbance: Any = None) -> Network:
+    """The closed loop x⁺ = A x + B u(x) + c of a linear plant and a controller u, as a network.
+
+    Parameters
+    ----------
+    A, B
+        Matrices (states, states) and (states, controls).
+    controller
+        A network from states to controls.
+    offset
+        c, (states,); default zero.
+    disturbance
+        A matrix E (states, disturbances): the network then has more inputs w after the states, and E w is added.
+
+    Examples
+    --------
+    >>> import lipcert as lc
+    >>> u = lc.Network.from_weights([[[1.0, 1.0]], [[-1.0]]], activation="tanh")
+    >>> loop = lc.feedback([[1.0, 0.1], [0.0, 1.0]], [[0.0], [0.1]], u)
+    >>> loop([1.0, 0.0]).round(4)
+    array([ 1.    , -0.0762])
+    """
+    plant, gain = np.atleast_2d(numbers("A", A)), np.atleast_2d(numbers("B", B))
+    states = len(plant)
+    c = np.zeros(states) if offset is None else np.broadcast_to(numbers("offset", offset), (states,))
+    check_network(controller)
+    if plant.shape != (states, states) or gain.shape != (states, controller.outputs) or controller.inputs != states:
+        raise InvalidInput(
+            f"A must be (states, states) and B (states, controls) for a controller from {controller.inputs} states to"
+            f" {controller.outputs} controls, got {plant.shape} and {gain.shape}"
+        )
+    forces = np.zeros((states, 0)) if disturbance is None else np.atleast_2d(numbers("disturbance", disturbance))
+    if len(forces) != states:
+        raise InvalidInput(f"disturbance must have {states} rows, one for each state, got {forces.shape}")
+    return closed_loop(Network.from_weights([np.hstack([plant, gain, forces])], [c]), controller)
+
+
+def closed_loop(plant: Network, controller: Network) -> Network:
+    """The loop x⁺ = plant(x, u(x), w) of any plant and a controller u, as a network of x and w.
+
+    Parameters
+    ----------
+    plant
+        A network whose inputs are the states, then the controls, then disturbances if there are any; its outputs are
+        the states after a step.
+    controller
+        A network from states to controls.
+
+    Examples
+    --------
+    >>> import lipcert as lc
+    >>> plant = lc.Network.from_weights([[[1.0, 1.0], [0.0, 1.0]], [[1.0, 0.5]]], activation="sin")
+    >>> u = lc.Network.from_weights([[[-1.0]]])
+    >>> lc.closed_loop(plant, u)([0.5]).round(4)
+    array([-0.2397])
+    """
+    check_network(controller)
+    check_network(plant)
+    states, controls = controller.inputs, controller.outputs
+    forces = plant.inputs - states - controls
+    if plant.outputs != states or forces < 0:
+        raise InvalidInput(
+            f"the plant must be from {states} states and {controls} controls, and disturbances, to {states} states,"
+            f" as the controller is; got {plant.inputs} inputs and {plant.outputs} outputs"
+        )
+    build = _Builder(states + forces)
+    control = build.after(controller, build.affine(np.zeros(states), (np.eye(states, states + forces), 0)))
+    places = np.eye(plant.inputs)
+    around = np.delete(places, range(states, states + controls), axis=1)
+    into = build.affine(np.zeros(plant.inputs), (around, 0), (places[:, states : states + controls], control))
+    inputs, outputs = plant.names
+    called = (*inputs[:states], *inputs[states + controls :]) or controller.names[0], outputs or controller.names[0]
+    return replace(build.network(build.after(plant, into)), names=called)
+
+
+def unrolled(step: Network, steps: int) -> Network:
+    """The states after 1, 2, … steps of a loop, one after the other.
+
+    Inputs of the step that are no states come anew in every step; they are behind the states, step by step.
+    """
+    states, forces = step.outputs, step.inputs - step.outputs
+    inputs = states + steps * forces
+    build, eye = _Builder(inputs), np.eye(states)
+    node = build.affine(np.zeros(states), (np.eye(states, inputs), 0)) if forces else 0
+    reached = []
+    for k in range(steps):
+        if forces:
+            force = np.zeros((step.inputs, inputs))
+            force[states:, states + k * forces : states + (k + 1) * forces] = np.eye(forces)
+            node = build.affine(np.zeros(step.inputs), (np.eye(step.inputs, states), node), (force, 0))
+        node = build.after(step, node)
+        reached.append(node)
+    places = [np.kron(np.eye(steps)[:, [k]], eye) for k in range(steps)]
+    return build.network(build.affine(np.zeros(steps * states), *zip(places, reached, strict=True)))

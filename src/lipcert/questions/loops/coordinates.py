@@ -1,0 +1,76 @@
+"""A loop in other coordinates, y = M⁻¹x, computed in exact fractions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from typing import TypeAlias
+
+import numpy as np
+
+from lipcert.errors import InvalidInput
+from lipcert.kernel.arithmetic import down, up
+from lipcert.model.arrays import Array, dense
+from lipcert.model.network import Network
+
+Exact: TypeAlias = list[list[Fraction]]
+
+
+def exact(matrix: Array) -> Exact:
+    """The floats of a matrix as fractions."""
+    return [[Fraction(float(entry)) for entry in row] for row in np.atleast_2d(matrix)]
+
+
+def inverse(matrix: Array) -> Exact:
+    """M⁻¹, by elimination."""
+    n = len(matrix)
+    rows = [row + [Fraction(int(i == j)) for j in range(n)] for i, row in enumerate(exact(matrix))]
+    for k in range(n):
+        pivot = max(range(k, n), key=lambda i: abs(rows[i][k]))
+        if not rows[pivot][k]:
+            raise InvalidInput("the shape has no inverse; its columns must be independent")
+        rows[k], rows[pivot] = rows[pivot], rows[k]
+        rows[k] = [entry / rows[k][k] for entry in rows[k]]
+        for i in range(n):
+            if i != k and rows[i][k]:
+                rows[i] = [entry - rows[i][k] * own for entry, own in zip(rows[i], rows[k], strict=True)]
+    return [row[n:] for row in rows]
+
+
+def times(left: Exact, right: Exact) -> Exact:
+    """The product."""
+    columns = list(zip(*right, strict=True))
+    return [[sum((a * b for a, b in zip(row, column, strict=True)), Fraction()) for column in columns] for row in left]
+
+
+def nearest(matrix: Exact) -> Array:
+    """The floats nearest to fractions."""
+    return np.array([[float(entry) for entry in row] for row in matrix])
+
+
+def in_coordinates(step: Network, shape: Array) -> Network:
+    """M⁻¹ step(M y): its weights are the floats nearest to the exact ones."""
+    back = inverse(shape)
+    first, *_ = step.layers
+    layers = [replace(first, linear=nearest(times(exact(dense(first.weight)), exact(shape)))), *step.layers[1:]]
+    last = layers[-1]
+    weight, bias = times(back, exact(dense(last.weight))), times(back, exact(last.bias[:, None]))
+    layers[-1] = replace(last, linear=nearest(weight), bias=nearest(bias)[:, 0])
+    return Network(tuple(layers))
+
+
+def moved(shape: Array, lower: Array, upper: Array) -> tuple[Array, Array]:
+    """The corners of a box that contains M⁻¹x for all x between two corners."""
+    ends = list(zip(map(Fraction, lower.tolist()), map(Fraction, upper.tolist()), strict=True))
+    low, high = [], []
+    for row in inverse(shape):
+        sides = [(entry * a, entry * b) for entry, (a, b) in zip(row, ends, strict=True)]
+        low.append(float(sum(map(min, sides))))
+        high.append(float(sum(map(max, sides))))
+    return down(np.array(low)), up(np.array(high))
+
+
+def stretch(shape: Array) -> float:
+    """At least ‖M⁻¹‖₂, by the Frobenius norm."""
+    squares = sum(entry * entry for row in inverse(shape) for entry in row)
+    return float(up(up(np.sqrt(up(np.array(float(squares)))))))

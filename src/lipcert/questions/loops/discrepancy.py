@@ -1,0 +1,215 @@
+"""What a program computes beside what the network is, and one network beside another: proved, output by output."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import numpy as np
+
+from lipcert.answers.saved import ROOM, Saved
+from lipcert.arguments.networks import check_network
+from lipcert.errors import InvalidInput, ProofFailed
+from lipcert.kernel.discrepancy import PROGRAMS, alike, discrepancy_fact
+from lipcert.kernel.domain import check_region, corners
+from lipcert.kernel.facts import DiscrepancyFact, Fact
+from lipcert.model.arrays import Array
+from lipcert.model.network import Network
+from lipcert.model.regions import Ball, Box, Region
+from lipcert.runtime.clock import Progress, clock, timed
+from lipcert.runtime.machine import suited_to
+
+_SECONDS: Final = 5.0
+_ULPS: Final = 4.0
+MOST: Final = 2**16
+"""Boxes at most."""
+_GAIN: Final = 0.98
+"""Cutting goes on while it makes the widest difference smaller by this factor."""
+_FEW: Final = 8
+"""Inputs up to which a region is cut."""
+
+
+@dataclass(frozen=True, eq=False)
+class Discrepancy(Saved):
+    """lower ≤ second(x) - first(x) ≤ upper for all x of a region, output by output; true in real arithmetic.
+
+    Attributes
+    ----------
+    network : digest of the first, the network itself.
+    other : digest of the second, if it is a network; empty for a program that evaluates the first.
+    precision : of the program; empty if the second is a network.
+    ulps : units by which the program's activations may be off.
+    region : the inputs it holds for.
+    cuts : into how many intervals of equal length each side of the region's box was cut, for the proof.
+    lower, upper : (outputs,).
+    seconds : wall-clock time.
+    names : what inputs and outputs are called, where they have names; nothing is proved of them.
+    """
+
+    network: str
+    other: str
+    precision: str
+    ulps: float
+    region: Region
+    cuts: tuple[int, ...]
+    lower: Array
+    upper: Array
+    seconds: float
+    facts: tuple[Fact, ...] = field(default=(), repr=False)
+    names: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
+
+    kind = "discrepancy"
+
+    @property
+    def bound(self) -> Array:
+        """At least |second(x) - first(x)|, (outputs,)."""
+        return np.maximum(np.abs(self.lower), np.abs(self.upper))
+
+    @property
+    def flaw(self) -> str:
+        fits = len(self.lower) == len(self.upper) > 0 and bool((self.lower <= self.upper).all())
+        if not (fits and min(self.cuts, default=0) > 0 and math.prod(self.cuts) <= MOST):
+            return "the arrays of an answer are for different numbers of outputs, or there are no boxes"
+        return "" if bool(self.other) != bool(self.precision) else "a difference is one from a network or a program"
+
+    def __repr__(self) -> str:
+        what = f"in {self.precision}" if self.precision else "of two networks"
+        return f"Discrepancy({what}, at most {float(self.bound.max()):.6g})"
+
+
+def evaluation_error(
+    network: Network,
+    region: Ball | Box,
+    precision: str = "float32",
+    *,
+    ulps: float = _ULPS,
+    seconds: float = _SECONDS,
+    progress: Progress | None = None,
+) -> Discrepancy:
+    """How far an evaluation in floating point can be from the real function over a region, proved.
+
+    The program is one that stores weights, biases and values in the precision, and adds the terms of each sum in any
+    order; with ``"float16"`` the sums are in float32. Its inputs are numbers that it can store.
+
+    Parameters
+    ----------
+    network
+        The real function; its weights are rounded for the program.
+    region
+        A bounded region. With few inputs it is cut into boxes, which tightens the bound.
+    precision
+        ``"float32"``, ``"float16"`` or ``"float64"``.
+    ulps
+        By how many units of roundoff, of its value or of the terms that make it, an activation of the program may be
+        off; ReLU is exact. This is a property of the program's library that is assumed, not proved.
+    seconds
+        Time limit for cutting.
+    progress
+        Called with lines of text that say what is being done.
+
+    Examples
+    --------
+    >>> import lipcert as lc
+    >>> net = lc.Network.from_weights([[[1.0, -1.0]], [[2.0]]], activation="tanh")
+    >>> found = lc.evaluation_error(net, lc.Box([-1.0, -1.0], [1.0, 1.0]))
+    >>> 1e-7 < found.bound.item() < 3e-6
+    True
+    """
+    if precision not in PROGRAMS:
+        raise InvalidInput(f"precision must be one of {', '.join(PROGRAMS)}, got {precision!r}")
+    if not 0.0 <= ulps < 1e6:
+        raise InvalidInput(f"ulps must be a number from 0 on, got {ulps!r}")
+    check_network(network)
+    return _cut(network, None, precision, float(ulps), region, seconds, progress)
+
+
+def difference(
+    network: Network,
+    other: Network,
+    region: Ball | Box,
+    *,
+    seconds: float = _SECONDS,
+    progress: Progress | None = None,
+) -> Discrepancy:
+    """How far other(x) can be from network(x) over a region, for two networks of one architecture, proved.
+
+    Both go through one pass together, so that what they share cancels: for networks whose weights were pruned,
+    quantised or trained a little further.
+
+    Parameters
+    ----------
+    network, other
+        Networks with layers of the same sizes and the same activations.
+    region, seconds, progress
+        As for :func:`evaluation_error`.
+
+    Examples
+    --------
+    >>> import lipcert as lc
+    >>> one = lc.Network.from_weights([[[1.0, -1.0]], [[2.0]]], activation="tanh")
+    >>> two = lc.Network.from_weights([[[1.0, -1.0]], [[2.01]]], activation="tanh")
+    >>> lc.difference(one, two, lc.Box([-1.0, -1.0], [1.0, 1.0])).bound.round(4)
+    array([0.0096])
+    """
+    check_network(network)
+    check_network(other)
+    if not alike(network, other):
+        raise InvalidInput("the two networks must have layers of the same sizes and the same activations")
+    return _cut(network, other, "", 0.0, region, seconds, progress)
+
+
+def _cut(
+    network: Network, other: Network | None, precision: str, ulps: float, region: Any, seconds: float, progress: Any
+) -> Discrepancy:
+    """The best answer from ever more boxes, while time is left and they help."""
+    started, best = time.perf_counter(), None
+    if not isinstance(region, (Ball, Box)):
+        raise InvalidInput("this needs a bounded region, a Ball or a Box")
+    check_region(region, network.inputs)
+    cuts = (1,) * network.inputs
+    with timed(seconds, progress), suited_to(max(network.sizes)):
+        while True:
+            clock().say(f"{math.prod(cuts):,} boxes")
+            begin = time.perf_counter()
+            found = _proved(network, other, region, cuts, precision, ulps)
+            taken = time.perf_counter() - begin
+            gain = 0.0 if best is None else float((found.bound / best.bound).max(initial=0.0, where=best.bound > 0.0))
+            best = found if best is None or gain < 1.0 else best
+            best = replace(best, seconds=time.perf_counter() - started)
+            if gain > _GAIN or network.inputs > _FEW or math.prod(cuts) * 2 > MOST or clock().left < 2.5 * taken:
+                return best
+            cuts = _finer(cuts, region)
+
+
+def _proved(
+    network: Network, other: Network | None, region: Region, cuts: tuple[int, ...], precision: str, ulps: float
+) -> Discrepancy:
+    fact = discrepancy_fact(network, other, region, cuts, precision, ulps)
+    room = (ROOM - 1.0) * np.maximum(np.abs(fact.lower), np.abs(fact.upper))
+    ends = np.nextafter(fact.lower - room, -np.inf), np.nextafter(fact.upper + room, np.inf)
+    return Discrepancy(network.digest, fact.other, precision, ulps, region, cuts, *ends, 0.0, (fact,), network.names)
+
+
+def _finer(cuts: tuple[int, ...], region: Ball | Box) -> tuple[int, ...]:
+    """Twice as many intervals along the side where they are longest."""
+    lower, upper = corners(region)
+    lengths = (upper - lower) / np.array(cuts)
+    widest = int(np.argmax(lengths))
+    return tuple(2 * count if k == widest else count for k, count in enumerate(cuts))
+
+
+def recheck_discrepancy(network: Network, claim: Discrepancy, other: Network | None) -> Discrepancy:
+    """What is proved of a claim now; ProofFailed if that is less than it says. Nothing in it is believed."""
+    if claim.network != network.digest or claim.other != ("" if other is None else other.digest):
+        raise ProofFailed("the difference is about other networks: the second one is the argument other of verify")
+    if claim.flaw or not isinstance(claim.region, (Ball, Box)) or claim.precision not in ("", *PROGRAMS):
+        raise ProofFailed(claim.flaw or "the difference is about no bounded region, or an unknown precision")
+    found = _proved(network, other, claim.region, claim.cuts, claim.precision, claim.ulps)
+    (fact,) = found.facts
+    assert isinstance(fact, DiscrepancyFact)
+    shown = np.shape(claim.lower) == np.shape(fact.lower)
+    if not (shown and (claim.lower <= fact.lower).all() and (fact.upper <= claim.upper).all()):
+        raise ProofFailed("the difference claims more than is proved")
+    return found
