@@ -183,3 +183,24 @@ def test_rows_over_positive_intervals(name: str) -> None:
     for method in ("closed-form", "auto"):
         bound = lc.certify(network, lc.Ball([1.0], 0.75), method).bound
         assert slopes <= bound <= slopes * (1.0 + 1e-6)
+
+
+@pytest.mark.parametrize("method", ["closed-form", "diagonal", "auto"])
+def test_products_that_overflow_are_a_failed_proof(method: str) -> None:
+    product = Coupling.of(0, 2, [], [([[0]], [[1]])])
+    network = Network.from_weights([1e100 * np.eye(2), [[1.0], [1.0]], [[1.0]]], None, [([], product), ([], product)])
+    with pytest.raises(lc.ProofFailed, match="too large"):
+        lc.certify(network, lc.Ball([1.0, 2.0], 0.1), method)
+
+
+def test_units_of_a_part_are_those_of_the_results_that_enter_it() -> None:
+    """Two values have three results."""
+    products = Coupling.of(1, 2, [], [([[0], [0]], [[1], [1]])])
+    network = Network.from_weights([np.eye(2), np.ones((2, 3)), [[1.0, 1.0]]], None, [(["exp"], products), "tanh"])
+    ball, part = lc.Ball([0.1, 0.2], 0.1), dict[str, Any](layers=(1, 3))
+    assert lc.certify(network, ball, "closed-form", **part, inputs=(2,)).verified
+    plain = lc.certify(network, ball, "closed-form", **part).bound
+    scaled = lc.certify(network, ball, "closed-form", **part, input_norm=lc.L2(scale=[2.0, 2.0, 2.0]))
+    assert scaled.bound == pytest.approx(2.0 * plain)
+    with pytest.raises(lc.InvalidInput, match="for 3 coordinates"):
+        lc.certify(network, ball, "closed-form", **part, input_norm=lc.L2(scale=[2.0, 2.0]))

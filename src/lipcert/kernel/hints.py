@@ -135,5 +135,7 @@ class Part:
     def check(self, network: Network) -> None:
         """An error unless the norms are such of the coordinates at the two ends."""
         ends = ("input_norm", self.norms.input, self.inputs), ("output_norm", self.norms.output, self.outputs)
-        for (name, norm, chosen), layer in zip(ends, self.layers, strict=True):
-            norm.check(network.sizes[layer] if chosen is None else len(chosen), name)
+        start, stop = self.layers
+        sizes = network.layers[start].linear.shape[1], network.sizes[stop]  # products and softmax have other widths
+        for (name, norm, chosen), size in zip(ends, sizes, strict=True):
+            norm.check(size if chosen is None else len(chosen), name)

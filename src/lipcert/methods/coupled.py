@@ -64,7 +64,7 @@ def coupled_multipliers(view: View, rounds: int) -> Array:
         T = objective.scaled(T)
         for _ in range(rounds):
             T = objective.scaled(objective.balanced(T))
-    except (ProofFailed, np.linalg.LinAlgError):  # then it is what was found so far; the proof says what is wrong
+    except (ProofFailed, ValueError):  # then it is what was found so far; the proof says what is wrong
         T = np.where(np.isfinite(T), T, 0.0)
     return np.asarray(T)[None]
 

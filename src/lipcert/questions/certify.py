@@ -533,7 +533,7 @@ def _part(
     if not whole or not 0 <= ends_at[0] < ends_at[1] <= network.depth:
         raise InvalidInput(f"layers must be (p, i) with 0 <= p < i <= {network.depth}, got {layers}")
     start, stop = ends_at
-    into = None if inputs is None else tuple(indices("inputs", inputs, network.sizes[start]).tolist())
+    into = None if inputs is None else tuple(indices("inputs", inputs, network.layers[start].linear.shape[1]).tolist())
     out = None if outputs is None else tuple(indices("outputs", outputs, network.sizes[stop]).tolist())
     norms = Norms(norm_in("input_norm", input_norm), norm_in("output_norm", output_norm))
     part = Part((start, stop), into, out, norms)
