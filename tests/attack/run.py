@@ -15,6 +15,7 @@ from attack.bounds import lower, norms, parameters, parts, scales, sensitivity, 
 from attack.cancel import cancel
 from attack.couplings import couplings
 from attack.edges import edges
+from attack.evaluations import evaluations
 from attack.importers import onnx, torch
 from attack.log import Log
 from attack.mutants import digest, files, mutants
@@ -25,7 +26,7 @@ Kind = Callable[[np.random.Generator, Log], None]
 
 _ALL: tuple[Kind, ...] = (
     *(cancel, scales, parameters, ties, trees, edges, mutants, norms, rules, files, lower, reach, radius, campaigns),
-    *(parts, sensitivity, digest, torch, onnx, couplings),
+    *(parts, sensitivity, evaluations, digest, torch, onnx, couplings),
 )
 KINDS: Final[Mapping[str, Kind]] = {kind.__name__: kind for kind in _ALL}
 """A kind takes a random generator, makes one case, and tells the log what it asked."""

@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 
 import lipcert as lc
+from attack.evaluations import computed
 from closed_loops import controller
 from lipcert.errors import ProofFailed
 from lipcert.kernel import discrepancy
 from lipcert.kernel.discrepancy import PROGRAMS, Program
 from lipcert.model.arrays import Array, dense
+from lipcert.questions.loops.discrepancy import _proved
 from networks import random_network
 from rational import fractions
 from second_opinion import refused
@@ -30,23 +32,6 @@ def exactly(network: lc.Network, x: Array) -> list[Fraction]:
         z = [sum((a * b for a, b in zip(row, z, strict=True)), bias) for row, bias in rows]
         z = z if layer.neurons is None else [max(v, Fraction(0)) for v in z]
     return z
-
-
-def computed(network: lc.Network, x: Array, precision: str, rng: np.random.Generator) -> Array:
-    """The outputs for points (count, inputs), the terms of each sum added one by one in some order."""
-    sums = "float32" if precision == "float16" else precision
-    z = x.astype(precision)
-    for layer in network.layers:
-        terms = z.astype(sums)[:, None, :] * dense(layer.weight).astype(precision).astype(sums)
-        bias = np.broadcast_to(layer.bias.astype(precision).astype(sums), (*terms.shape[:2],))
-        terms = np.concatenate([terms, bias[..., None]], axis=-1)[..., rng.permutation(terms.shape[-1] + 1)]
-        total = np.zeros(terms.shape[:2], dtype=sums)
-        for k in range(terms.shape[-1]):
-            total = total + terms[..., k]
-        z = total.astype(precision)
-        if layer.neurons is not None:
-            z = np.maximum(z, 0) if layer.neurons.describe() == "relu" else np.tanh(z)
-    return z.astype(float)
 
 
 def rounded(network: lc.Network, steps: int) -> lc.Network:
@@ -67,7 +52,7 @@ def attained(precision: str, ulps: float = 0.0) -> tuple[lc.Discrepancy, Array, 
     """The bounds, and the least and largest error of evaluations against fractions."""
     rng = np.random.default_rng(0)
     x = rng.uniform(-1, 1, (400, 2)).astype(precision)
-    found = lc.evaluation_error(RELU, BOX, precision, ulps=ulps, seconds=0.2)
+    found = _proved(RELU, None, BOX, (8, 8), precision, ulps)
     outputs = [computed(RELU, x, precision, rng) for _ in range(3)]
     errors = np.array(
         [[float(Fraction(a) - b) for a, b in zip(row, exactly(RELU, p))] for y in outputs for row, p in zip(y, x)]
@@ -86,7 +71,8 @@ def test_evaluations_are_off_by_no_more(precision: str) -> None:
 
 def test_two_networks_are_apart_by_no_more() -> None:
     network, other = controller(), rounded(controller(), 127)
-    found = lc.difference(network, other, BOX, seconds=0.5)
+    found = _proved(network, other, BOX, (16, 16), "", 0.0)
+    assert lc.difference(network, other, BOX, seconds=0.5).bound <= _proved(network, other, BOX, (1, 1), "", 0.0).bound
     x = np.random.default_rng(1).uniform(-1, 1, (100_000, 2))
     apart = other(x) - network(x)
     assert (found.lower <= apart.min(axis=0)).all()
