@@ -181,11 +181,10 @@ def onnx(rng: np.random.Generator, log: Log) -> None:
 
 def _compare(rng: np.random.Generator, log: Log, net: Network, runs: Callable[[Array], list[Array]]) -> None:
     """The model at natural, large and small points, and at some that single precision cannot hold."""
-    if any(
-        layer.coupling is not None for layer in net.layers
-    ):  # in floating point; ``couplings`` asks about their bounds
-        for x, y in ((x, y) for x in rng.standard_normal((5, 3)) for y in runs(x)):
-            log.checks += 1
+    if any(layer.coupling is not None for layer in net.layers):  # ``couplings`` asks about their bounds
+        pairs = [(x, y) for x in rng.standard_normal((5, 3)) for y in runs(x)]
+        log.checks += len(pairs)
+        for x, y in pairs:
             if not np.abs(y - net(x)).max() <= 1e-6 * (1.0 + np.abs(y).max()):
                 log.violation(f"at {[float(c).hex() for c in x]} the model gives {y}, the network {net(x)}")
         return
