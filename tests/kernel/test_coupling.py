@@ -204,3 +204,26 @@ def test_units_of_a_part_are_those_of_the_results_that_enter_it() -> None:
     assert scaled.bound == pytest.approx(2.0 * plain)
     with pytest.raises(lc.InvalidInput, match="for 3 coordinates"):
         lc.certify(network, ball, "closed-form", **part, input_norm=lc.L2(scale=[2.0, 2.0]))
+
+
+def test_answers_about_networks_with_couplings() -> None:
+    rng = np.random.default_rng(3)
+    network = random_coupled(rng)
+    while network.outputs < 2:
+        network = random_coupled(rng)
+    ball = lc.Ball(rng.normal(size=network.inputs), 1e-2)
+    points = ball.sample(300, rng)
+    found = lc.reach(network, ball)
+    assert ((found.lower <= network(points)) & (network(points) <= found.upper)).all()
+    lc.verify(network, found)
+    radius = lc.certified_radius(network, ball.center, seconds=5.0)
+    lc.verify(network, radius)
+    near = lc.Ball(ball.center, radius.radius).sample(300, rng)
+    assert (network(near).argmax(axis=1) == network(ball.center).argmax()).all()
+    bound = lc.certify(network, ball, input_norm=lc.LInf()).bound
+    signs = rng.choice([-1.0, 1.0], (100, network.inputs))
+    steepest = np.linalg.norm(network.jacobian(points[:50]) @ signs.T, axis=1).max()
+    assert steepest <= bound
+    for ask in (lambda: lc.sensitivity(network, ball), lambda: lc.certify(network, ball, "lipsdp-neuron")):
+        with pytest.raises(lc.ProofFailed, match="products"):
+            ask()

@@ -46,6 +46,8 @@ _POWERS = {1: (1.0, True, 0.0), 2: (0.5, False, 0.5), 3: (0.75, True, 0.25)}
 
 def curved(network: Network) -> bool:
     """Whether pieces to second order say anything about a network: few inputs, and slopes that change."""
+    if network.coupled:
+        return False
     groups = [group for layer in network.layers[:-1] if layer.neurons for group in layer.neurons.groups]
     bends = any(len(row.row.pieces.turns) for row, _ in groups)
     dense_ = all(isinstance(layer.weight, np.ndarray) for layer in network.layers)

@@ -183,7 +183,7 @@ class MethodGuide(Guide):
     ) -> Array | None:
         if self.axes is not None:
             return self.axes
-        points = [] if domain is None or known else list(domain.center[:_CENTERS])
+        points = [] if domain is None or (known and not network.coupled) else list(domain.center[:_CENTERS])
         ends = [(np.atleast_2d(low)[0], np.atleast_2d(high)[0]) for low, high in known]  # of the first region
         return start_near(network, points, norms, ends, moving)
 
@@ -265,7 +265,7 @@ class Problem:
         For ℓ∞ inputs the first ellipsoid surrounds a cube. It gives poor intervals on a region that is no box, so these
         are found by a pass in ℓ2 beforehand.
         """
-        early = self.norms.input.name == "linf" and self.known is None
+        early = self.norms.input.name == "linf" and self.known is None and not self.network.coupled
         if early and self.region.bounded and not is_box(self.region):
             before = replace(self, norms=PLAIN, start=None).guided(choose, name)
             return self.knowing(before).guided(choose, name)

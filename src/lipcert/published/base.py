@@ -84,6 +84,8 @@ class Published(Method):
         return replace(problem, region=region, enclosures=(), known=None, history=(), whole=None)
 
     def solve(self, problem: Problem) -> Candidate:
+        if problem.network.coupled:
+            raise NotApplicable(f"{type(self).__name__} knows no products of signals and no softmax")
         require(max(math.prod(layer.linear.shape) for layer in problem.network.layers), self.matrices)
         problem = self.setting(problem)
         run = self.run(problem)

@@ -106,7 +106,7 @@ class _Work:
         whole = self.method if split is None else limited(split.method, _WHOLE * clock().left)
         for found in stages(network, region, whole, enclosures):
             self.proofs.append(found)
-        if split is None or network.inputs > FEW_INPUTS or network.depth < 2:
+        if split is None or network.inputs > FEW_INPUTS or network.depth < 2 or network.coupled:
             return
         with suited_to(max(network.sizes)), np.errstate(all="ignore"):
             values = partial(output_values, network)

@@ -142,7 +142,8 @@ class _Work:
     def cut(self) -> None:
         """Branch and bound on the entries of the Jacobian, if the method cuts the region and there are few inputs."""
         split, network = splitting(self.method), self.network
-        if split is None or not self.region.bounded or network.depth < 2 or network.inputs > FEW_INPUTS:
+        few = network.depth > 1 and network.inputs <= FEW_INPUTS and not network.coupled
+        if split is None or not self.region.bounded or not few:
             return
         values = partial(entry_sizes, network)
         lower = attained(self.region, values)
