@@ -12,6 +12,7 @@ import lipcert as lc
 from closed_loops import GAIN, LOOPS, A, B, controller, loop, pendulum, simulated, spread_out
 from lipcert.errors import InvalidInput, ProofFailed
 from lipcert.questions.loops.compose import unrolled
+from lipcert.questions.loops.coordinates import in_coordinates
 from networks import random_network
 
 START = lc.Box([0.4, -0.1], [0.6, 0.1])
@@ -76,7 +77,7 @@ def test_segments_begin_where_the_one_before_ends() -> None:
     assert ((whole.upper - whole.lower)[3:] < (parts.upper - parts.lower)[3:]).all()
     lc.verify(step, parts)
     first, second, third = parts.segments
-    for segments in ((first, third, second), (second, third), (first, second, replace(third, steps=1))):
+    for segments in ((), (first, third, second), (second, third), (first, second, replace(third, steps=1))):
         with pytest.raises(ProofFailed):
             lc.verify(step, replace(parts, segments=segments))
 
@@ -108,9 +109,12 @@ def test_nothing_leaves_an_invariant_ellipsoid(name: str) -> None:
     assert lc.verify(step, found).rate < 1.0
     ball = found.ball
     larger = replace(found.contraction.certificate, region=lc.Ball(ball.center, 1.5 * ball.radius))
+    clip = lc.Box(ball.center - 0.5 * ball.radius, ball.center + 2.0 * ball.radius)
+    part = lc.certify(in_coordinates(step, found.shape), lc.Ball(ball.center, ball.radius, clip=clip), PIECES)
     other = lc.Ball(ball.center + 0.1 * ball.radius, 0.0)
     for wrong in (
         replace(found, contraction=replace(found.contraction, certificate=larger)),
+        replace(found, contraction=replace(found.contraction, certificate=part)),  # the loop may leave the clip
         replace(found, center=replace(found.center, region=other)),
         replace(found, center=replace(found.center, upper=found.center.upper + 1.0)),
     ):

@@ -100,7 +100,8 @@ class InvariantEllipsoid(Saved):
 
     @property
     def flaw(self) -> str:
-        if not (isinstance(self.contraction.certificate.region, Ball) and self.ball.plain):
+        region = self.contraction.certificate.region
+        if not (isinstance(region, Ball) and region.plain and region.clip is None):
             return "an invariant ellipsoid must be a ball in its coordinates"
         return self.contraction.flaw or self.center.flaw
 
@@ -212,6 +213,8 @@ def invariant(claim: InvariantEllipsoid) -> bool:
 
 def recheck_invariant(step: Network, claim: InvariantEllipsoid) -> InvariantEllipsoid:
     """What the proofs of an invariant ellipsoid prove now; ProofFailed if that is not what it says."""
+    if claim.flaw:
+        raise ProofFailed(claim.flaw)
     inside = recheck_contraction(step, claim.contraction)
     alone = Ball(claim.ball.center, 0.0)
     if type(claim.center.region) is not Ball or not same_region(alone, claim.center.region):

@@ -195,8 +195,8 @@ def tube(
 
 def recheck_tube(step: Network, claim: Tube) -> Tube:
     """What the proofs of a tube prove now; ProofFailed if that is not what it says. Nothing in it is believed."""
-    if claim.network != step.digest:
-        raise ProofFailed("the tube is about another step")
+    if claim.network != step.digest or claim.flaw:
+        raise ProofFailed(claim.flaw or "the tube is about another step")
     _check_sizes(step, claim.region, claim.disturbance)
     made, started = replace(claim, segments=(), facts=()), time.perf_counter()
     for segment in claim.segments:
