@@ -48,7 +48,8 @@ def main() -> None:
             label = int(data["y"][number])
             if int(np.argmax(network(x))) == label:
                 started, found = time.perf_counter(), lc.certified_radius(network, x, label)
-                print(f"image {number}: certified radius {found.radius:.4f} in {time.perf_counter() - started:.1f} s")
+                seconds = time.perf_counter() - started
+                print(f"image {number}: certified radius {found.radius:.4f} in {seconds:.1f} s", flush=True)
     for radius, several in ratios.items():
         print(f"radius {radius:g}: ratio {np.median(several):.4f} in the median, {max(several):.4f} at worst")
 
