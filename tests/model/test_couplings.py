@@ -56,3 +56,8 @@ def test_parts_of_networks() -> None:
     part = network.select(inputs=[1, 3], outputs=[0], at=x)
     assert np.allclose(part(x[[1, 3]]), network(x)[:1])
     assert network.slice(1, 3).inputs == COUPLING.width
+
+
+def test_no_points_have_no_values() -> None:
+    assert made()(np.zeros((0, 5))).shape == (0, 2)
+    assert made().jacobian(np.zeros((0, 5))).shape == (0, 2, 5)

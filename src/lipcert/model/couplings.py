@@ -7,6 +7,7 @@ of products. Any values may be factors.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -104,7 +105,7 @@ class Coupling:
     def value(self, v: Array, plain: Array) -> Array:
         """The results for values v (..., size), those of the elementwise activations given."""
         parts = [plain]
-        parts += [softmax(v[..., index]).reshape(*v.shape[:-1], -1) for _, index in self.softmax_rows()]
+        parts += [softmax(v[..., index]).reshape(*v.shape[:-1], index.size) for _, index in self.softmax_rows()]
         parts += [(v[..., p.one] * v[..., p.two]).sum(axis=-1) for p in self.products]
         return np.concatenate(parts, axis=-1)
 
@@ -113,7 +114,7 @@ class Coupling:
         parts = [plain]
         for _, index in self.softmax_rows():
             p, moved = softmax(v[..., index]), dv[..., index]
-            parts.append((p * (moved - (p * moved).sum(axis=-1, keepdims=True))).reshape(*dv.shape[:-1], -1))
+            parts.append((p * (moved - (p * moved).sum(axis=-1, keepdims=True))).reshape(*dv.shape[:-1], index.size))
         for product in self.products:
             one, two = product.one, product.two
             parts.append((v[..., one] * dv[..., two] + dv[..., one] * v[..., two]).sum(axis=-1))
@@ -129,8 +130,10 @@ class Coupling:
         for product, place in self.sums():
             both, partners = product.both, product.partners
             share = dz[..., place][..., None] * v[..., partners]
-            flat = found.reshape(-1, self.size)
-            for row, part in zip(flat, np.broadcast_to(share, (*dz.shape[:-1], *both.shape)).reshape(len(flat), -1)):
+            flat = found.reshape(math.prod(dz.shape[:-1]), self.size)
+            for row, part in zip(
+                flat, np.broadcast_to(share, (*dz.shape[:-1], *both.shape)).reshape(len(flat), both.size)
+            ):
                 row += np.bincount(both.ravel(), part, minlength=self.size)
         return found
 
