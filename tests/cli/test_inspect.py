@@ -56,13 +56,9 @@ def test_layers_and_what_was_folded(model: str, lipcert: Command) -> None:
 
 
 def test_wrong_use_is_told(model: str, lipcert: Command) -> None:
-    for options, *messages in (
-        ((), "leaves sizes of its input x open"),
-        (OPTIONS[:2], "probabilities: Softmax", "--drop-softmax"),
-    ):
-        outcome = lipcert("inspect", model, *options)
-        assert outcome.code == 2
-        assert all(message in outcome.err for message in messages)
+    outcome = lipcert("inspect", model)
+    assert outcome.code == 2
+    assert "leaves sizes of its input x open" in outcome.err
 
 
 def test_unstable_neurons_over_a_region(lipcert: Command) -> None:

@@ -67,7 +67,7 @@ def test_a_click_sorts_and_a_second_click_turns_it_around(report: Path, tmp_path
     return seen;"""
     (up, names, rising), (down, _, falling), (_, _, last) = evaluated(report, tmp_path, script)
     assert up == sorted(up) == down[::-1]
-    assert rising == ["none", "ascending", *["none"] * 7]
+    assert rising == ["none", "ascending", "none"]
     assert names == ["radius0.1.json", "radius0.5.json", "radius1.json"]  # whole rows move
     assert falling[1] == "descending"
     assert last[:2] == ["ascending", "none"]
@@ -112,7 +112,7 @@ def test_figures_show_and_the_page_fits(report: Path, tmp_path: Path, width: int
     assert len(sizes) == 2
     assert all(natural > 0 and wide > 200 and high > 50 for natural, wide, high in sizes)
     assert over <= 0
-    assert scrolls  # what is wide scrolls on its own
+    assert scrolls or width > 1000  # what is wide scrolls on its own
 
 
 def test_it_prints(report: Path, tmp_path: Path) -> None:
