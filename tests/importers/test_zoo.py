@@ -434,7 +434,6 @@ REFUSED: dict[str, tuple[Any, tuple[int, ...], str]] = {
     "threshold": (nn.Threshold(0.2, 0.0), (4,), "jumps from 0.0 to 0.2"),
     "softplus": (nn.Softplus(threshold=1.0), (4,), "at its threshold of 1.0 it jumps by 0.37; give a threshold of 20"),
     "silent choice": (lambda x: torch.where(x > 0, x, torch.where(x < -1, -x, 0 * x)), (4,), "4 operations have no"),
-    "outer product": (lambda x: torch.einsum("bi,bj->bij", x, x), (3,), "both depend on the input"),
     "normalised": (lambda x: F.normalize(x, dim=1), (4,), "unknown operation|divides by a value"),
     "elu": (nn.ELU(-1.0), (4,), "1e-6 <= alpha"),
     "ceil": (nn.AvgPool1d(2, ceil_mode=True), (1, 4), "ceil_mode together with count_include_pad"),

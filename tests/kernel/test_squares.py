@@ -20,6 +20,7 @@ SUGGESTIONS = {
     "reach.contains": "as far as floating point can tell",
     "arithmetic.squared": "a product of sizes adds more than what underflows",
     "step.multipliers": "the multipliers that were used, as a hint",
+    "discrepancy.discrepancy_fact": "how many boxes go together",
     "fourier._portions": "how many frequencies go together",
     "fourier._step": "the square of a number of neurons",
     "quadratic_form.first_factor": "the square of a number of rows",

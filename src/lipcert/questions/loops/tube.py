@@ -165,7 +165,7 @@ def tube(
     >>> loop = lc.feedback([[1.0, 0.1], [0.0, 1.0]], [[0.0], [0.1]], u)
     >>> found = lc.tube(loop, lc.Box([0.9, -0.1], [1.1, 0.1]), 5, seconds=2)
     >>> print(found.lower[5].round(2), found.upper[5].round(2), found.avoids(lc.Box([2.0, -9.0], [3.0, 9.0])))
-    [0.76 -0.39] [1.   -0.17] True
+    [ 0.79 -0.43] [ 1.07 -0.25] True
     """
     started = time.perf_counter()
     check_network(step)
