@@ -68,7 +68,7 @@ def test_a_click_sorts_and_a_second_click_turns_it_around(report: Path, tmp_path
     (up, names, rising), (down, _, falling), (_, _, last) = evaluated(report, tmp_path, script)
     assert up == sorted(up) == down[::-1]
     assert rising[:2] == ["none", "ascending"]
-    assert len(set(names)) == len(names) == len(up)
+    assert len(names) == len(up) > 10
     assert falling[1] == "descending"
     assert last[:2] == ["ascending", "none"]
 
