@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import lipcert as lc
 from command import Command
 from onnx_graphs import model_of, node, single
 
@@ -67,3 +68,14 @@ def test_unstable_neurons_over_a_region(lipcert: Command) -> None:
     assert [lipcert.json(*ball, radius)["layers"][0]["unstable"] for radius in ("1e-9", "2")] == [0, 3]
     assert lipcert.json("inspect", "arrays.npz")["layers"][0]["unstable"] is None
     assert "unstable" in lipcert(*ball, "0.1").out
+
+
+def test_softmax_and_products_are_counted(lipcert: Command) -> None:
+    coupling = lc.Coupling.of(1, 8, [(1, 3)], [([[4, 5]], [[6, 7]])])
+    weights = [np.ones((8, 2)), np.ones((2, coupling.width))]
+    lc.Network.from_weights(weights, None, [(["relu"], coupling)]).save("coupled.npz")
+    assert lipcert.json("inspect", "coupled.npz")["layers"][0]["activations"] == {
+        "relu": 1,
+        "softmax": 3,
+        "products": 1,
+    }

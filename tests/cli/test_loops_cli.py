@@ -58,3 +58,7 @@ def test_wrong_plants_and_controllers(lipcert: Command) -> None:
     np.savez("odd.npz", A=[[1.0]], B=[[1.0]], C=[[1.0]])
     refused(lipcert("tube", "odd.npz", *LOOP[1:], "--box", "0", "1", "--steps", "2"), 2, "it also has ['C']")
     refused(lipcert("tube", "u.npz", "--box", "0", "1", "--steps", "2"), 2, "needs a disturbance")
+    asked = ("--box", "0", "1", "--steps", "2")
+    refused(lipcert("tube", "plant.npz", *asked), 2, "name its controller with --controller")
+    refused(lipcert("tube", *LOOP, *asked, "--disturbance", "-1", "1"), 2, "no inputs after its states")
+    refused(lipcert("contraction", *LOOP, "--invariant"), 2, "--invariant needs --box")

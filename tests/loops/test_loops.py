@@ -125,6 +125,7 @@ def test_nothing_leaves_an_invariant_ellipsoid(name: str) -> None:
 def test_errors_say_what_to_do() -> None:
     u, step = controller(), loop("linear")
     wide = lc.feedback(A, B, u, disturbance=np.eye(2))
+    tube = lc.tube(step, START, 1)
     wrong: dict[str, Callable[[], object]] = {
         "these must agree": lambda: lc.compose(u, u),
         "one network or more": lc.compose,
@@ -141,6 +142,12 @@ def test_errors_say_what_to_do() -> None:
         "invariant_ellipsoid is about": lambda: lc.invariant_ellipsoid(wide),
         "is not inside the box": lambda: lc.invariant_ellipsoid(step, within=lc.Box([1.0, 1.0], [2.0, 2.0])),
         "layers of the same sizes": lambda: lc.difference(u, controller(12), START),
+        "disturbance must be a Box": lambda: lc.tube(wide, START, 3, disturbance=(-1, 1)),  # type: ignore[arg-type]
+        "within must be a Box": lambda: lc.invariant_ellipsoid(step, within=lc.Ball([0, 0], 1)),  # type: ignore[arg-type]
+        "equilibrium must have 2": lambda: lc.invariant_ellipsoid(step, [0.0, 0.0, 0.0]),
+        "no end of its own": lambda: lc.contraction(step, START, seconds=None),  # type: ignore[arg-type]
+        "unsafe must have 2": lambda: tube.avoids(lc.Box([0.0] * 3, [1.0] * 3)),
+        "target must be a Box": lambda: tube.inside(lc.Ball([0, 0], 1)),  # type: ignore[arg-type]
         "precision must be one of": lambda: lc.evaluation_error(u, START, "int8"),
         "ulps must be": lambda: lc.evaluation_error(u, START, ulps=-1.0),
         "needs a bounded region": lambda: lc.evaluation_error(u, lc.Everywhere()),  # type: ignore[arg-type]
@@ -151,3 +158,14 @@ def test_errors_say_what_to_do() -> None:
     with pytest.raises(ProofFailed, match="stable equilibrium"):
         lc.invariant_ellipsoid(lc.feedback(A, B, lc.Network.from_weights([-GAIN[None]])), seconds=0.5)
     assert pendulum().inputs == 3
+
+
+def test_boxes_without_a_size_get_that_of_the_loop() -> None:
+    step, wide = loop("linear"), lc.feedback(A, B, controller(), disturbance=np.eye(2))
+    method, small, sized = lc.ClosedForm(), lc.Box(-0.1, 0.1), lc.Box([-0.1, -0.1], [0.1, 0.1])
+    one, two = (lc.tube(wide, box, 2, method, disturbance=box) for box in (small, sized))
+    np.testing.assert_array_equal(one.upper, two.upper)
+    np.testing.assert_array_equal(*(lc.tube(step, box, 2, method).lower for box in (small, sized)))
+    shape = np.eye(2)
+    one_rate, two_rate = (lc.contraction(step, box, method, shape=shape).rate for box in (small, sized))
+    assert one_rate == two_rate

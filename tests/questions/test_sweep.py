@@ -73,3 +73,11 @@ def test_figures_are_drawn_where_they_are_told() -> None:
     assert set(curves["trivial bound"].get_ydata()) == {rows[0].trivial}
     empty = plots.radius_curve([row for row in rows if row.radius == 0.0])
     assert not empty.get_legend()
+
+
+def test_products_of_signals_have_no_trivial_bound() -> None:
+    coupling = lc.Coupling.of(0, 2, [], [([[0]], [[1]])])
+    network = lc.Network.from_weights([np.eye(2, 3), np.ones((1, 1))], None, [([], coupling)])
+    (row,) = lc.sweep(network, CENTER, [0.1], lc.Scalar())
+    assert row.trivial == np.inf
+    assert row.lower <= row.bound < 1.0

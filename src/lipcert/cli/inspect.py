@@ -64,8 +64,11 @@ def describe(network: Network, imported: Imported | None) -> dict[str, Any]:
         names = Counter[str]()
         for row, index in layer.plain.groups if layer.plain else ():
             names[row.name] += int(index.size)
+        if layer.coupling is not None:
+            names["softmax"] += sum(count * width for count, width in layer.coupling.rows)
+            names["products"] += sum(len(each.one) for each in layer.coupling.products)
         weight, stored = layer.weight, entries(layer.weight)
-        about = {"neurons": layer.size, "activations": dict(names), "unstable": None}
+        about = {"neurons": layer.size, "activations": dict(+names), "unstable": None}
         about["weight"] = {"shape": list(weight.shape), "sparse": bool(sparse.issparse(weight)), "entries": stored}
         layers.append(about | asdict(origin))
     numbers = sum(entries(layer.weight) + layer.size for layer in network.layers)
@@ -107,4 +110,6 @@ def _print(model: str, console: Console, record: dict[str, Any]) -> None:
     unstable = [] if record["region"] is None else ["unstable"]
     console.print(output.ruled(Table("", ("layer", "neurons", "activations", "weight", *unstable, "made from"), rows)))
     if record["region"] is None:
-        console.print("Give --center and --radius to count unstable neurons, on which time and memory depend.")
+        console.print(
+            "Give --center and --radius, or --box, to count unstable neurons, on which time and memory depend."
+        )

@@ -11,7 +11,7 @@ from rich.console import Console
 from lipcert.cli import options, output, parsing
 from lipcert.cli.options import option
 from lipcert.cli.output import ask, deliver, drawing, saving, showing
-from lipcert.errors import ProofFailed
+from lipcert.errors import InvalidInput, ProofFailed
 from lipcert.model.network import Network
 from lipcert.model.regions import Box
 from lipcert.questions.loops.contraction import Contraction
@@ -66,6 +66,8 @@ def tube(
         network = reading.step(step, controller)
         states, given = network.outputs, (("--avoid", avoid), ("--inside", inside))
         region = where.region(network.select(range(states)))
+        if disturbance and network.inputs == states:
+            raise InvalidInput("--disturbance: the step has no inputs after its states")
         force = disturbance and Box(*parsing.corners("--disturbance", disturbance, network.inputs - states))
         avoided, goal = (texts and Box(*parsing.corners(name, texts, states)) for name, texts in given)
         chosen = parsing.limited(method, None)
@@ -101,7 +103,11 @@ def contraction(
     reading: options.ReadingOptions,
     controller: options.ControllerOption = None,
     invariant: Annotated[
-        bool, option(None, "An ellipsoid around the equilibrium inside the box that the loop never leaves.")
+        bool,
+        option(
+            None,
+            "An ellipsoid around the equilibrium that the loop never leaves, inside --box; of a ball only the centre counts.",
+        ),
     ] = False,
     method: options.MethodOption = None,
     seconds: Annotated[float, option("NUMBER", "Time limit; the first proof may take longer.")] = 5.0,
@@ -121,6 +127,8 @@ def contraction(
         network = reading.step(step, controller)
         region = where.region(network)
         found: Contraction | InvariantEllipsoid
+        if invariant and not region.bounded:
+            raise InvalidInput("--invariant needs --box, or a state near the equilibrium: --center with --radius")
         if invariant:
             within = region if isinstance(region, Box) else None
             found, troubles = ask(invariant_ellipsoid, network, region.center, within=within, seconds=seconds)

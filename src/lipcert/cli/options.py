@@ -110,10 +110,12 @@ class ReadingOptions:
 
     def step(self, plant: str, controller: str | None) -> Network:
         """The loop of a plant, or of matrices A and B in a .npz file, and a controller; without, the plant itself."""
+        arrays = stored(Path(plant)) if plant.lower().endswith(".npz") and os.path.isfile(plant) else {}
         if controller is None:
+            if {"A", "B"} <= arrays.keys():
+                raise InvalidInput(f"{plant} holds A and B of a plant; name its controller with --controller")
             return self.network(plant)
         control = self.network(controller)
-        arrays = stored(Path(plant)) if plant.lower().endswith(".npz") and os.path.isfile(plant) else {}
         if not {"A", "B"} <= arrays.keys():
             return closed_loop(load(plant), control)
         known = {"offset", "disturbance"}

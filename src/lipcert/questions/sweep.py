@@ -77,7 +77,8 @@ def sweep(
     method
         As for :func:`certify`, and for each radius; default ``Joint()``.
     input_norm, output_norm
-        As for :func:`certify`. ``trivial`` is there for ℓ2 norms, with units or without, else infinite.
+        As for :func:`certify`. ``trivial`` is there for ℓ2 norms, with units or without, and networks
+        without products and softmax of signals; else it is infinite.
     lower
         Search for lower bounds too; without, they are 0.
     seconds
@@ -109,7 +110,8 @@ def sweep(
         "output_norm": norm_in("output_norm", output_norm),
     }
     euclidean = all(norm.name == "l2" for norm in ends.values())
-    trivial = certify(network, method=Trivial(), **ends).bound if euclidean else np.inf
+    known = euclidean and not network.coupled
+    trivial = certify(network, method=Trivial(), **ends).bound if known else np.inf
     falling = np.argsort(-sizes, kind="stable").tolist()
     rows: list[SweepRow] = []
     with timed(seconds, progress) as now:

@@ -169,7 +169,7 @@ class LiveModule:
             elif name_of(node.target) in ACTIVATIONS and name_of(node.target) not in _IDENTITIES:
                 op = Apply(Neurons(0, ()))
             elif name_of(node.target) not in _AFFINE:
-                raise UnreadableModel(f"{node.name} is {name_of(node.target)}; {_LIMITS}")
+                raise UnreadableModel(f"the module has {name_of(node.target)}; {_LIMITS}")
             inputs = tuple(self._order[operand] for operand in node.all_input_nodes if operand in self._order)
             made.append(Node(op, inputs, tuple(value.shape)))
         return Graph(tuple(made), self._order[output])
@@ -308,7 +308,7 @@ def _neurons(applied: Sequence[fx.Node], carried: int) -> Neurons:
                 raise AttributeError("it has parameters")
             row = ACTIVATIONS[name](_Rows(), None, **given)
         except AttributeError:
-            raise UnreadableModel(f"{node.name} is {name}; {_LIMITS}") from None
+            raise UnreadableModel(f"the module has {name}; {_LIMITS}") from None
         groups.append((row, np.arange(start, start + _size(node))))
         start += _size(node)
     if carried:

@@ -19,6 +19,7 @@ from scipy import linalg, optimize
 from lipcert.answers.certificate import Certificate, recheck_certificate
 from lipcert.answers.saved import Saved
 from lipcert.arguments.networks import check_network
+from lipcert.arguments.numbers import numbers
 from lipcert.errors import InvalidInput, ProofFailed
 from lipcert.kernel.arithmetic import up
 from lipcert.kernel.domain import corners
@@ -128,6 +129,8 @@ def contraction(
         raise InvalidInput(f"contraction is about a step from states to states, got {step.inputs} → {step.outputs}")
     if not isinstance(region, (Ball, Box)):
         raise InvalidInput("contraction needs a bounded region, a Ball or a Box")
+    region = region.fitted(step)
+    check_limit(seconds)
     with timed(seconds, progress):
         clock().say("searching a shape")
         M = _shape(step, region, _SEARCH * seconds) if shape is None else _given(shape, step.outputs)
@@ -153,8 +156,14 @@ def recheck_contraction(step: Network, claim: Contraction) -> Contraction:
     return replace(claim, certificate=found, facts=found.facts)
 
 
+def check_limit(seconds: float | None) -> None:
+    """An error if there is no limit: the search of a shape takes a share of it."""
+    if seconds is None:
+        raise InvalidInput("seconds must be a number; the search has no end of its own")
+
+
 def _given(shape: Any, states: int) -> Array:
-    M = np.array(shape, dtype=float)
+    M = numbers("shape", shape)
     if M.shape != (states, states) or not np.isfinite(M).all():
         raise InvalidInput(f"shape must be a matrix ({states}, {states}) of finite numbers, got {M.shape}")
     return M

@@ -19,6 +19,7 @@ import numpy as np
 from lipcert.answers.reach import Reach, recheck_reach
 from lipcert.answers.saved import Saved
 from lipcert.arguments.networks import check_network
+from lipcert.arguments.numbers import numbers
 from lipcert.errors import InvalidInput, ProofFailed
 from lipcert.kernel.arithmetic import norm_above, up
 from lipcert.kernel.domain import same_region
@@ -29,7 +30,7 @@ from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 from lipcert.model.regions import Ball, Box
 from lipcert.questions.certify import certify
-from lipcert.questions.loops.contraction import Contraction, contraction, recheck_contraction
+from lipcert.questions.loops.contraction import Contraction, check_limit, contraction, recheck_contraction
 from lipcert.questions.loops.coordinates import in_coordinates, moved
 from lipcert.questions.reach import reach
 from lipcert.runtime.clock import Progress, clock, timed
@@ -166,6 +167,10 @@ def invariant_ellipsoid(
     states = step.outputs
     if step.inputs != states:
         raise InvalidInput(f"invariant_ellipsoid is about a step from states to states, got {step.inputs} → {states}")
+    if within is not None and not isinstance(within, Box):
+        raise InvalidInput(f"within must be a Box(lower, upper), got {type(within).__name__}")
+    box = within and within.fitted(step)
+    check_limit(seconds)
     point = _equilibrium(step, np.zeros(states) if equilibrium is None else equilibrium)
     best: InvariantEllipsoid | None = None
     with timed(seconds, progress):
@@ -174,7 +179,7 @@ def invariant_ellipsoid(
         center = np.stack(moved(M, point, point)).mean(axis=0)
         network = in_coordinates(step, M)
         still = reach(network, Ball(center, 0.0), ClosedForm())
-        most = np.inf if within is None else _room(M, center, within)
+        most = np.inf if box is None else _room(M, center, box)
         low, high = 0.0, most
         radius = min(_FIRST * float(np.linalg.norm(np.linalg.inv(M), 2)), most)
         for number in range(_TRIES):
@@ -229,7 +234,10 @@ def recheck_invariant(step: Network, claim: InvariantEllipsoid) -> InvariantElli
 
 def _equilibrium(step: Network, near: Any) -> Array:
     """A state that the step keeps, up to rounding, by Newton's method."""
-    x = np.array(np.broadcast_to(np.asarray(near, dtype=float), (step.inputs,)))
+    near = numbers("equilibrium", near)
+    if near.shape not in ((), (step.inputs,)):
+        raise InvalidInput(f"equilibrium must have {step.inputs} numbers, as the loop has states; got {near.shape}")
+    x = np.array(np.broadcast_to(near, (step.inputs,)))
     for _ in range(_NEWTON):
         move = np.linalg.lstsq(np.eye(len(x)) - step.jacobian(x[None])[0], step(x) - x)[0]
         x = x + move

@@ -104,13 +104,23 @@ class Tube(Saved):
 
     def inside(self, target: Box) -> int | None:
         """The first step after which every state is in a box; None if that is proved of none."""
+        target = self._fitting("target", target)
         held = ((self.lower >= target.lower) & (self.upper <= target.upper)).all(axis=1)
         return int(np.argmax(held)) if held.any() else None
 
     def avoids(self, unsafe: Box) -> bool:
         """Whether no state is in a box, initially or after any step."""
+        unsafe = self._fitting("unsafe", unsafe)
         apart = (self.lower > unsafe.upper) | (self.upper < unsafe.lower)
         return bool(apart.any(axis=1).all())
+
+    def _fitting(self, name: str, box: Box) -> Box:
+        if not isinstance(box, Box):
+            raise InvalidInput(f"{name} must be a Box(lower, upper), got {type(box).__name__}")
+        states = self.lower.shape[1]
+        if not box.uniform and box.dimension != states:
+            raise InvalidInput(f"{name} must have {states} coordinates, as the loop has states; got {box.dimension}")
+        return box
 
     def __repr__(self) -> str:
         widest = float((self.upper[-1] - self.lower[-1]).max())
@@ -174,6 +184,7 @@ def tube(
     for name, value in (("steps", steps), ("unroll", unroll)):
         if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
             raise InvalidInput(f"{name} must be a whole number from 1 on, got {value!r}")
+    region, disturbance = _fitted(step, region, disturbance)
     _check_sizes(step, region, disturbance)
     made = Tube(step.digest, region, disturbance, (), 0.0, names=step.names[1])
     with timed(seconds, progress):
@@ -224,6 +235,16 @@ def _start(made: Tube, steps: int) -> Region:
         return region
     ends = zip(corners(region), (made.disturbance.lower, made.disturbance.upper), strict=True)
     return Box(*(np.concatenate([states, *[forces] * steps]) for states, forces in ends))
+
+
+def _fitted(step: Network, region: Region, disturbance: Box | None) -> tuple[Region, Box | None]:
+    """The regions with coordinates as the step has states and disturbances."""
+    if disturbance is not None and not isinstance(disturbance, Box):
+        raise InvalidInput(f"disturbance must be a Box(lower, upper), got {type(disturbance).__name__}")
+    if step.inputs <= step.outputs:
+        return region.fitted(step), disturbance
+    states, forces = range(step.outputs), range(step.outputs, step.inputs)
+    return region.fitted(step.select(states)), disturbance and disturbance.fitted(step.select(forces))
 
 
 def _check_sizes(step: Network, region: Region, disturbance: Box | None) -> None:
