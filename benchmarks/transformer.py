@@ -2,7 +2,8 @@
 
     python benchmarks/transformer.py MODEL.onnx IMAGES.npz
 
-The model and the images (arrays x and y, as the model takes them) are those of the verification competition.
+The model and the images (arrays x and y) are those of the verification competition; --mean and --std bring pixels from
+0 to 1 to what the model takes.
 """
 
 from __future__ import annotations
@@ -23,12 +24,15 @@ def main() -> None:
     parser.add_argument("--radius", type=float, nargs="*", default=[1e-4, 0.01, 0.05, 0.1])
     parser.add_argument("--method", default="scalar")
     parser.add_argument("--radii", action="store_true", help="certified radii too, and attacks")
+    parser.add_argument("--mean", type=float, nargs=3, default=[0.0, 0.0, 0.0], help="of the channels")
+    parser.add_argument("--std", type=float, nargs=3, default=[1.0, 1.0, 1.0], help="of the channels")
     given = parser.parse_args()
+    mean, std = (np.reshape(three, (3, 1, 1)) for three in (given.mean, given.std))
     network, data = lc.load(given.model), np.load(given.images)
     images = range(len(data["x"])) if given.image is None else given.image
     ratios: dict[float, list[float]] = {}
     for number in images:
-        x = np.asarray(data["x"][number], dtype=float).ravel()
+        x = ((data["x"][number] - mean) / std).ravel()
         for radius in given.radius:
             started, ball = time.perf_counter(), lc.Ball(x, radius)
             try:

@@ -106,7 +106,7 @@ def contraction(
         bool,
         option(
             None,
-            "An ellipsoid around the equilibrium that the loop never leaves, inside --box; of a ball only the centre counts.",
+            "An ellipsoid around the equilibrium that the loop never leaves, inside --box; a ball is used for its centre.",
         ),
     ] = False,
     method: options.MethodOption = None,
