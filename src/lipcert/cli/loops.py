@@ -106,7 +106,7 @@ def contraction(
         bool,
         option(
             None,
-            "An ellipsoid around the equilibrium that the loop never leaves, inside --box; a ball is used for its centre.",
+            "An ellipsoid around the equilibrium that the loop never leaves, inside --box; of a ball the centre counts.",
         ),
     ] = False,
     method: options.MethodOption = None,
