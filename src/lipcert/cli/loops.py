@@ -106,7 +106,7 @@ def contraction(
         bool,
         option(
             None,
-            "An ellipsoid around the equilibrium that the loop never leaves, inside --box; of a ball the centre counts.",
+            "An ellipsoid around the equilibrium, inside --box, that the loop never leaves; a ball gives its centre.",
         ),
     ] = False,
     method: options.MethodOption = None,
