@@ -185,6 +185,9 @@ def test_wrong_use() -> None:
         local_bound(module, x, -1.0)
     with pytest.raises(lc.LipcertError, match=r"x must be a tensor \(batch"):
         local_bound(module, x[0], 0.1)
+    for labels in (torch.zeros(1, dtype=torch.long), torch.full((len(x),), 99)):
+        with pytest.raises(lc.LipcertError, match="margins must be one label"):
+            local_bound(module, x, 0.1, margins=labels)
     with pytest.raises(lc.LipcertError, match="share must lie"):
         growing(1.0, 10, share=0.0)
     with pytest.raises(lc.LipcertError, match="every must be at least 1"):

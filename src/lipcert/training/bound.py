@@ -299,4 +299,9 @@ def local_bound(
     if margins is False:
         top = torch.linalg.eigh(0.5 * (found.S + found.S.mT))[1][:, None, :, -1]
         return root(found.forms(found.last, top)[:, 0])
-    return found.pairwise(found.outputs.argmax(dim=1) if margins is True else margins)
+    if margins is True:
+        return found.pairwise(found.outputs.argmax(dim=1))
+    classes = found.outputs.shape[1]
+    if margins.shape != (len(x),) or not bool(((margins >= 0) & (margins < classes)).all()):
+        raise InvalidInput(f"margins must be one label from 0 to {classes - 1} for each of {len(x)} points")
+    return found.pairwise(margins)
