@@ -129,7 +129,7 @@ class _Program:
         matrix = problem.constant + symmetric_sum(left, problem.right, np.ones(self.groups.size))
         size = np.sqrt(np.maximum(np.diagonal(matrix), 0.0))
         try:
-            if not (np.isfinite(size).all() and size.all()):
+            if not (np.isfinite(matrix).all() and size.all()):
                 raise linalg.LinAlgError
             factor = linalg.cholesky(matrix / size / size[:, None], lower=True)
         except linalg.LinAlgError:
@@ -198,6 +198,8 @@ class _Program:
 
     def linearised(self, at: _Point) -> Callable[[float, _Point | None], _Point]:
         """The step to X·matrix = target·I, for any target; with the second-order term that a guess foresees."""
+        if not (np.isfinite(at.matrix).all() and np.isfinite(at.X).all()):
+            raise linalg.LinAlgError("the numbers of a step are not finite")
         G = inverse_of(linalg.cholesky(at.matrix, lower=True))
         system = self.system(at, G)
         unit = 1.0 / np.sqrt(np.diagonal(system))
