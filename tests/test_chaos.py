@@ -402,7 +402,7 @@ def test_the_questions_reach_what_can_be_reached() -> None:
     offered = {f"suggest.{one}" for one in ("lines.suggested_lines", "multipliers.advised")}
     searches = {f"methods.{one}" for one in ("quadratic.suggest", "dual.DualSearch.find", "split.RowSearch.add")}
     assert labels >= {"runtime.machine.suited_to", *offered, *searches}
-    assert len(labels) > 0.5 * len(TARGETS)
+    assert len(labels) > 0.45 * len(TARGETS)  # no question here is about loops or networks with products
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
