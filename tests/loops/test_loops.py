@@ -139,6 +139,7 @@ def test_errors_say_what_to_do() -> None:
         "contraction needs a bounded": lambda: lc.contraction(step, lc.Everywhere()),
         "shape must be a matrix": lambda: lc.contraction(step, START, shape=np.eye(3)),
         "has no inverse": lambda: lc.contraction(step, START, shape=np.ones((2, 2))),
+        "too near to one without": lambda: lc.contraction(step, START, shape=1e-200 * np.eye(2)),
         "invariant_ellipsoid is about": lambda: lc.invariant_ellipsoid(wide),
         "is not inside the box": lambda: lc.invariant_ellipsoid(step, within=lc.Box([1.0, 1.0], [2.0, 2.0])),
         "layers of the same sizes": lambda: lc.difference(u, controller(12), START),

@@ -14,6 +14,8 @@ from lipcert.model.arrays import Array, dense
 from lipcert.model.network import Network
 
 Exact: TypeAlias = list[list[Fraction]]
+_LARGEST = 10**100
+"""Entries of an inverse at most: squares of larger ones would not be floats."""
 
 
 def exact(matrix: Array) -> Exact:
@@ -34,7 +36,10 @@ def inverse(matrix: Array) -> Exact:
         for i in range(n):
             if i != k and rows[i][k]:
                 rows[i] = [entry - rows[i][k] * own for entry, own in zip(rows[i], rows[k], strict=True)]
-    return [row[n:] for row in rows]
+    found = [row[n:] for row in rows]
+    if max(abs(entry) for row in found for entry in row) > _LARGEST:
+        raise InvalidInput("the shape is too near to one without an inverse, or too small; give states in other units")
+    return found
 
 
 def times(left: Exact, right: Exact) -> Exact:
