@@ -26,7 +26,7 @@ from lipcert.reproduce import documents, tables
 from lipcert.reproduce.cells import LOWER, RADIUS_STUDY, STUDIES, Cell, paper_center, paper_network
 from lipcert.reproduce.printed import agrees, paper_table
 from lipcert.reproduce.store import Store
-from lipcert.reproduce.tables import Plan, Result, lines, run
+from lipcert.reproduce.tables import Plan, Result, rows, run
 
 PRINTED = {
     "paper.csv": "e86c6d75fce0bc4a8db9f0bd7caed0d220f220e2d22b4081b3d227a25addf369",
@@ -66,18 +66,17 @@ def test_a_real_cell(tmp_path: Path) -> None:
     plan = replace(plan, cells=plan.cells[:1])
     assert plan.methods == ("trivial", "eclipse-gen-local-cf", "scalar", LOWER)
     seen: list[Any] = []
-    found = {line.method: line for line in lines(plan, run(plan, Store(tmp_path / "s"), seen.append))}
+    found = {row["method"]: row for row in rows(plan, run(plan, Store(tmp_path / "s"), seen.append))}
     assert len(seen) == 4
-    cell = found["trivial"].cell
+    (cell,) = plan.cells
     assert (cell.width, cell.layers, cell.delta) == (10, 10, 1.0)
-    assert found["trivial"].agreement
-    assert found["eclipse-gen-local-cf"].agreement
-    assert found["scalar"].agreement is None
-    scalar: Any = found["scalar"]
-    assert scalar.ours == scalar.result.value == lc.certify(cell.network(), cell.ball(), lc.Scalar()).bound
-    assert scalar.best.value == 2.049
-    assert scalar.lower <= scalar.ours
-    assert scalar.ratio == scalar.ours / 2.049
+    agreements = {name: row["agrees"] for name, row in found.items()}
+    assert agreements == {"trivial": "yes", "eclipse-gen-local-cf": "yes", "scalar": "", LOWER: ""}
+    scalar = found["scalar"]
+    assert scalar["ours"] == scalar["value"] == lc.certify(cell.network(), cell.ball(), lc.Scalar()).bound
+    assert scalar["best_paper"] == "2.049"
+    assert scalar["lower"] <= scalar["ours"]
+    assert scalar["ratio"] == scalar["ours"] / 2.049
 
 
 def test_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -219,11 +218,10 @@ def test_a_table_says_what_was_computed_and_what_took_too_long(tmp_path: Path) -
         (cell, LOWER): Result("ok", 0.5e-6, 0.1),
         (cell, "glipsdp"): Result("timeout", None, 300.0),
     }
-    found = list(tables.lines(plan, results))
-    documents.write_table(tmp_path, plan, found)
+    found = rows(plan, results)
     assert "below the smallest printed figure in 1 of 1 cells" in documents.table_summary(found)
     assert "It is 2 times the lower bound" in documents.table_summary(found)
-    with (tmp_path / "table2.csv").open(newline="", encoding="utf-8") as stream:
-        rows = {row["method"]: row for row in csv.DictReader(stream)}
-    assert rows["trivial"]["agrees"] == "yes"
-    assert (rows["glipsdp"]["status"], rows["glipsdp"]["value"]) == ("timeout", "")
+    documents.write_csv(tmp_path / "table2.csv", found)
+    written = {row["method"]: row for row in read_csv(tmp_path / "table2.csv")}
+    assert written["trivial"]["agrees"] == "yes"
+    assert (written["glipsdp"]["status"], written["glipsdp"]["value"]) == ("timeout", "")

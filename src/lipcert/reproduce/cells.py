@@ -77,9 +77,14 @@ class Cell:
         slope = {"negative_slope": 0.01} if study.activation == "leaky_relu" else {}
         return paper_network(self.width, self.layers, activation(study.activation, **slope), study.norms)
 
+    @property
+    def radius(self) -> float:
+        """That of the ball."""
+        return self.delta * math.sqrt(5.0)
+
     def ball(self) -> Ball:
         """The ball around the paper's centre."""
-        return Ball(paper_center(), self.delta * math.sqrt(5.0))
+        return Ball(paper_center(), self.radius)
 
     def within(self, other: Cell) -> bool:
         """Whether the network is neither wider nor deeper than another cell's."""

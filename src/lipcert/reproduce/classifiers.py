@@ -124,8 +124,6 @@ class Classifier:
 
 def train(images: Images, recipe: Recipe, name: str = "") -> Classifier:
     """Train a classifier of that name whose hidden layers have ELU neurons."""
-    if min(recipe.epochs, recipe.checks) < 1:
-        raise InvalidInput(f"epochs and checks must be at least 1, got {recipe.epochs} and {recipe.checks}")
     torch = require_torch()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.seed)

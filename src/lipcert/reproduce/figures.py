@@ -7,67 +7,68 @@ ones.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from lipcert.questions.certify import PUBLISHED
-from lipcert.reproduce.cells import AUTODIFF, LOWER, REFERENCES, STUDIES, origin
+from lipcert.reproduce.cells import AUTODIFF, LOWER, REFERENCES, STUDIES
 from lipcert.reproduce.mnist import PAPER_METHOD, Sample, Study
 from lipcert.reproduce.printed import PAPER_RADII
-from lipcert.reproduce.tables import Line, Plan
 from lipcert.show import plots
 
-Drawn: TypeAlias = tuple[str, str]
-"""A file of a figure, without its ending, and what it shows."""
+Drawn: TypeAlias = dict[str, str]
+"""The file of a figure in the folder of results, and a caption."""
+Row: TypeAlias = dict[str, Any]
 
 
-def draw_table(folder: Path, plan: Plan, found: Sequence[Line]) -> list[Drawn]:
+def draw_table(folder: Path, name: str, rows: Sequence[Row]) -> list[Drawn]:
     """The figures of a table or of the radius study, as SVG."""
-    if plan.study == "radius":
-        return [_draw_radii(folder, found, layers) for layers in sorted({line.cell.layers for line in found})]
-    facts, figures = STUDIES[plan.study], []
-    for name, axis, size, other, preferred, unit in (
-        ("depth", "layers", "layers", "width", facts.fixed[0], "neurons per layer"),
-        ("width", "neurons per layer", "width", "layers", facts.fixed[1], "layers"),
-    ):
+    if name == "radius":
+        return [_draw_radii(folder, [row for row in rows if row["layers"] == n]) for n in _values(rows, "layers")]
+    title, figures = STUDIES[name].title, []
+    for stem, axis, other, preferred in (("depth", "layers", "width", 0), ("width", "width", "layers", 1)):
         # the other size is the one that most cells have; the paper's choice if there is no better one
-        counts = Counter(getattr(cell, other) for cell in {line.cell for line in found})
-        fixed = max(counts, key=lambda value: (counts[value], value == preferred))
-        part = [line for line in found if getattr(line.cell, other) == fixed]
-        figure = _panels(part, size, axis, f"{facts.title}, {fixed} {unit}")
-        figure.savefig(folder / f"{plan.study}_{name}.svg", bbox_inches="tight")
-        caption = f"{facts.title}; {fixed} {unit}: bounds over the trivial bound, and seconds, against {axis}."
-        figures.append((f"{plan.study}_{name}", caption))
+        counts = Counter(row[other] for row in rows)
+        fixed = max(counts, key=lambda value: (counts[value], value == STUDIES[name].fixed[preferred]))
+        what = f"{title}; {other} {fixed}"
+        figure = _panels([row for row in rows if row[other] == fixed], axis, what)
+        caption = f"{what}: bounds over the trivial bound, and seconds, against {axis}."
+        figures.append(_saved(folder, f"{name}_{stem}", figure, caption))
     return figures
 
 
-def _panels(found: Sequence[Line], name: str, axis: str, title: str) -> Any:
+def _saved(folder: Path, stem: str, figure: Any, caption: str) -> Drawn:
+    figure.savefig(folder / "figures" / f"{stem}.svg", bbox_inches="tight")
+    return {"file": f"figures/{stem}.svg", "caption": caption}
+
+
+def _values(rows: Sequence[Row], name: str) -> list[Any]:
+    return sorted({row[name] for row in rows})
+
+
+def _panels(rows: Sequence[Row], axis: str, title: str) -> Any:
     """Two panels: bounds and seconds against a size, with a red cross where a method took too long."""
     figure = plots.figure(11.0, 4.6)
     left, right = figure.subplots(1, 2)
-    trivial = {line.cell: line.result.value for line in found if line.method == "trivial"}
-
-    def line_of(ax: Any, part: Iterable[Line], value: Callable[[Line], float | None], *form: str, **look: Any) -> None:
-        points = sorted((getattr(line.cell, name), y) for line in part if (y := value(line)) is not None)
-        ax.plot([x for x, _ in points], [y for _, y in points], *form, **look)
-
-    def share(line: Line) -> float | None:
-        most = trivial.get(line.cell)
-        return line.result.value / most if line.result.value and most else None
-
-    for method in _methods(found, ("trivial", AUTODIFF)):
-        part = [line for line in found if line.method == method]
-        line_of(left, part, share, label=method, **_style(method))
+    trivial = {row[axis]: row["value"] for row in rows if row["method"] == "trivial" and row["value"]}
+    for method in _methods(rows, ("trivial", AUTODIFF)):
+        mine = sorted((row for row in rows if row["method"] == method), key=lambda row: row[axis])
+        shares = [
+            (row[axis], row["value"] / trivial[row[axis]]) for row in mine if row["value"] and row[axis] in trivial
+        ]
+        left.plot(*np.reshape(shares, (-1, 2)).T, label=method, **_style(method))
         if method not in REFERENCES:
-            done = [line for line in part if line.result.value is not None]
-            late = [line for line in part if line.result.status == "timeout"]
-            line_of(right, done, lambda line: line.result.seconds, **_style(method))
-            line_of(right, late, lambda line: line.result.seconds, "rx", markersize=9, markeredgewidth=2)
+            for status, look in (
+                ("ok", _style(method)),
+                ("timeout", {"color": "r", "marker": "x", "linestyle": "none"}),
+            ):
+                times = [(row[axis], row["seconds"]) for row in mine if row["status"] == status]
+                right.plot(*np.reshape(times, (-1, 2)).T, **look)
     for ax, label in ((left, "bound / trivial bound"), (right, "seconds (× over the limit)")):
-        ax.set(yscale="log", xlabel=axis, ylabel=label, xticks=sorted({getattr(line.cell, name) for line in found}))
+        ax.set(yscale="log", xlabel=axis, ylabel=label, xticks=_values(rows, axis))
         ax.grid(True, which="major", alpha=0.3)
     figure.suptitle(title, fontsize=11)
     if left.get_legend_handles_labels()[0]:
@@ -76,37 +77,32 @@ def _panels(found: Sequence[Line], name: str, axis: str, title: str) -> Any:
     return figure
 
 
-def _methods(found: Sequence[Line], without: Sequence[str] = ()) -> list[str]:
+def _methods(rows: Sequence[Row], without: Sequence[str] = ()) -> list[str]:
     """The methods that have something to show: lipcert's, the references, then the others."""
-    names = dict.fromkeys(line.method for line in found if line.result.value and line.method not in without)
-    return sorted(names, key=lambda name: ("lipcert", "reference", "published").index(origin(name)))
+    names = {row["method"]: row["origin"] for row in rows if row["value"] and row["method"] not in without}
+    return sorted(names, key=lambda name: ("lipcert", "reference", "published").index(names[name]))
 
 
 def _style(method: str) -> dict[str, Any]:
-    if method == LOWER:
-        return {"color": "black", "linestyle": ":", "linewidth": 1.5, "marker": "_", "markersize": 10}
-    if method == AUTODIFF:
-        return {"color": "#777777", "linestyle": "-", "linewidth": 1.0}
-    if method == "auto":  # it often ends where joint does, so it is drawn broad and pale underneath
-        return plots.look(method) | {"linewidth": 5.0, "markersize": 13, "zorder": 1.5}
+    if method in REFERENCES:
+        return {"color": "black" if method == LOWER else "#777777", "linestyle": ":", "linewidth": 1.5}
     return plots.look(method) | ({"linewidth": 1.0, "linestyle": "--"} if method in PUBLISHED else {"linewidth": 2.0})
 
 
-def _draw_radii(folder: Path, found: Sequence[Line], layers: int) -> Drawn:
-    ax = plots.figure().subplots()
-    part = [line for line in found if line.cell.layers == layers]
-    for method in _methods(part):
-        points = sorted((line.cell.delta, line.result.value or 0.0) for line in part if line.method == method)
-        radii, values = zip(*(point for point in points if point[1]), strict=True)
-        flat = {"marker": None} if method in ("trivial", AUTODIFF, "eclipse-fast") else {}
+def _draw_radii(folder: Path, rows: Sequence[Row]) -> Drawn:
+    layers, ax = rows[0]["layers"], plots.figure().subplots()
+    for method in _methods(rows):
+        points = sorted(
+            (float(row["radius"]), row["value"]) for row in rows if row["method"] == method and row["value"]
+        )
         label = "Jacobian at the centre" if method == AUTODIFF else method
-        ax.plot(radii, values, label=label, **(_style(method) | flat))
-    ax.set(xscale="log", yscale="log", xlabel="radius δ (the ball has √5·δ)", ylabel="Lipschitz bound")
+        ax.plot(*np.transpose(points), label=label, **_style(method))
+    ax.set(xscale="log", yscale="log", xlabel="radius of the ball, √5·δ", ylabel="Lipschitz bound")
     ax.set_title(f"{layers} layers of 128 neurons, LeakyReLU", fontsize=11)
     ax.grid(True, which="major", alpha=0.3)
     ax.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.02, 0.5), frameon=False, handlelength=3.5)
-    ax.figure.savefig(folder / f"radius_{layers}.svg", bbox_inches="tight")
-    return f"radius_{layers}", f"Bounds against the radius, {layers} layers of 128 neurons."
+    caption = f"Bounds against the radius, {layers} layers of 128 neurons."
+    return _saved(folder, f"radius_{layers}", ax.figure, caption)
 
 
 def draw_study(folder: Path, study: Study) -> list[Drawn]:
@@ -120,14 +116,12 @@ def draw_study(folder: Path, study: Study) -> list[Drawn]:
         figure = plots.figure(5.5 * len(names), 4.6)
         panels = figure.subplots(1, len(names), sharey=True, squeeze=False)[0]
         handles = [_draw_bounds(ax, study, samples, method) for ax, method in zip(panels, names, strict=True)][-1]
-        data = {"mnist": "MNIST", "digits": "digits"}[study.images.name]
-        figure.suptitle(f"{data}: local bounds around {points}, and failures under attack", fontsize=11)
+        figure.suptitle(f"{study.images.name}: local bounds around {points}, and failures under attack", fontsize=11)
         figure.tight_layout()
         below = {"loc": "upper center", "bbox_to_anchor": (0.5, 0.0), "ncols": 4}
         figure.legend(handles=handles, fontsize=9, frameon=False, **below)
-        figure.savefig(folder / f"mnist_{choice}.svg", bbox_inches="tight")
         caption = f"Mean local bounds around {points} ± one standard deviation; failures in percent."
-        figures.append((f"mnist_{choice}", caption))
+        figures.append(_saved(folder, f"mnist_{choice}", figure, caption))
     return figures
 
 
@@ -138,8 +132,7 @@ def _draw_bounds(ax: Any, study: Study, samples: Sequence[Sample], method: str) 
         name, style = sample.classifier.name, {"color": color, "marker": marker}
         mean, spread = sample.bounds[method].mean(axis=0), sample.bounds[method].std(axis=0)
         ax.plot(radii, mean, linewidth=2.0, label=f"{name}: bound", **style)
-        least = np.maximum(mean - spread, 0.05 * mean)
-        ax.fill_between(radii, least, mean + spread, color=color, alpha=0.2, linewidth=0)
+        ax.fill_between(radii, np.maximum(mean - spread, 0.05 * mean), mean + spread, color=color, alpha=0.2)
         light = style | {"linestyle": "--", "markerfacecolor": "none"}
         second.plot(radii, study.failures[name], linewidth=1.0, label=f"{name}: failures", **light)
     plots.logarithmic(ax)

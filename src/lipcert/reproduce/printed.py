@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import csv
 from collections import defaultdict
-from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import suppress
 from decimal import Decimal
 from functools import lru_cache
 from importlib import resources
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,10 +16,11 @@ from lipcert.model.arrays import Array
 
 _NOISE = 1e-9
 """Relative; allowed for the rounding errors of the two computations."""
+PAPER_RADII = tuple(2.0**-k for k in range(1, 9))
+"""ε = 1/2 … 1/256, of the MNIST study."""
 
 
-@dataclass(frozen=True)
-class Printed:
+class Printed(NamedTuple):
     """A bound and its seconds as printed; a bound may be a word such as ">10min", and either may be empty."""
 
     bound: str = ""
@@ -28,13 +29,8 @@ class Printed:
     @property
     def value(self) -> float | None:
         """The bound as a number, or None where no number is printed."""
-        return _number(self.bound)
-
-
-def _number(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
+        with suppress(ValueError):
+            return float(self.bound)
         return None
 
 
@@ -54,41 +50,31 @@ def agrees(value: float, printed: str) -> bool:
 @lru_cache
 def paper_table(table: str) -> dict[tuple[str, int, int, float | None], Printed]:
     """What "table1", "table2" or "radius" prints, by method, width, layers and radius δ; None if it has no radius."""
-    found = {}
-    for row in _rows("paper.csv"):
-        if row["table"] == table:
-            key = row["method"], int(row["width"]), int(row["layers"]), _number(row["radius"])
-            found[key] = Printed(row["bound"], row["seconds"])
-    return found
-
-
-@dataclass(frozen=True, eq=False)
-class PaperModel:
-    """What the paper prints of an MNIST model: its own local bounds (points, radii), and failures in percent (radii,).
-
-    ``ratio`` is the mean certified radius over that of the trivial bound; only of the regularised model.
-    """
-
-    bounds: Array
-    failures: Array
-    ratio: float | None
-
-
-PAPER_RADII = tuple(2.0**-k for k in range(1, 9))
-"""ε = 1/2 … 1/256, of the MNIST study."""
+    return {
+        (row["method"], int(row["width"]), int(row["layers"]), float(row["radius"]) if row["radius"] else None): (
+            Printed(row["bound"], row["seconds"])
+        )
+        for row in _rows("paper.csv")
+        if row["table"] == table
+    }
 
 
 @lru_cache
-def paper_model(model: str) -> PaperModel:
-    """What is printed of "baseline" or "regularised"."""
+def paper_model(model: str) -> dict[str, Array]:
+    """What is printed of "baseline" or "regularised".
+
+    Its own local "bound" (points, radii), the "failure" rates in percent (radii,), and of the regularised model the
+    "ratio" (1,) of the mean certified radius to that of the trivial bound.
+    """
     values: dict[str, list[float]] = defaultdict(list)
     for row in _rows("paper_mnist.csv"):
         if row["model"] == model:
             values[row["quantity"]].append(float(row["value"]))
-    bounds = np.array(values["bound"]).reshape(-1, len(PAPER_RADII))
-    return PaperModel(bounds, np.array(values["failure"]), values.get("ratio", [None])[0])
+    return {name: np.array(each) for name, each in values.items()} | {
+        "bound": np.reshape(values["bound"], (-1, len(PAPER_RADII)))
+    }
 
 
-def _rows(name: str) -> Iterator[dict[str, str]]:
+def _rows(name: str) -> list[dict[str, str]]:
     text = (resources.files("lipcert.reproduce") / name).read_text(encoding="utf-8")
-    yield from csv.DictReader(text.splitlines())
+    return list(csv.DictReader(text.splitlines()))

@@ -79,14 +79,14 @@ def reproduce(
 
 
 def _table(out: Path, plan: tables.Plan, store: Store) -> dict[str, Any]:
-    found: list[tables.Line] = []
+    found: list[dict[str, Any]] = []
 
     def so_far(results: tables.Results) -> None:
-        found[:] = tables.lines(plan, results)
-        documents.write_table(out, plan, found)
+        found[:] = tables.rows(plan, results)
+        documents.write_csv(out / f"{plan.study}.csv", found)
 
     tables.run(plan, store, so_far)
-    drawn = figures.draw_table(out / "figures", plan, found)
+    drawn = figures.draw_table(out, plan.study, found)
     return _section(STUDIES[plan.study].title, documents.table_summary(found), [plan.study], drawn)
 
 
@@ -95,13 +95,12 @@ def _study(out: Path, images: Images, quick: bool, methods: Sequence[str] | None
     names = tuple(name for name in mnist.BOUNDS if methods is None or name in methods)
     study = mnist.run(images, models, mnist.Work(store, _QUICK_POINTS if quick else _POINTS, names))
     documents.write_study(out, study)
-    drawn = figures.draw_study(out / "figures", study)
-    return _section(documents.TITLE, documents.study_summary(study), ["mnist", "mnist_radii"], drawn)
+    summary, drawn = documents.study_summary(study), figures.draw_study(out, study)
+    return _section("A plain and a regularised classifier", summary, ["mnist", "mnist_radii"], drawn)
 
 
 def _section(title: str, summary: str, stems: list[str], drawn: list[figures.Drawn]) -> dict[str, Any]:
-    shown = [{"file": f"figures/{stem}.svg", "caption": caption} for stem, caption in drawn]
-    return {"title": title, "summary": summary, "csv": [f"{stem}.csv" for stem in stems], "figures": shown}
+    return {"title": title, "summary": summary, "csv": [f"{stem}.csv" for stem in stems], "figures": drawn}
 
 
 def _check(sections: Sequence[str], methods: Sequence[str] | None, timeout: float) -> None:

@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Any, Final, NamedTuple
 
 from lipcert import __version__
 from lipcert.methods.split import Auto
 from lipcert.questions.certify import OWN
 from lipcert.questions.compare import supervised
-from lipcert.reproduce.cells import AUTODIFF, LOWER, REFERENCES, STUDIES, Cell, measure
+from lipcert.reproduce.cells import AUTODIFF, LOWER, REFERENCES, STUDIES, Cell, measure, origin
 from lipcert.reproduce.printed import Printed, agrees, paper_table
 from lipcert.reproduce.store import Key, Store
 from lipcert.runtime.clock import clock
 
-Status = Literal["ok", "timeout", "does not apply", "failed", "not started", "not run"]
 _AUTO_SHARE: Final = 0.1
 """Auto takes its default time, or this share of the limit if that is less."""
 
 
-@dataclass(frozen=True)
-class Result:
-    """What one method gave on one cell."""
+class Result(NamedTuple):
+    """What one method gave on one cell; the status is "ok" if there is a value."""
 
-    status: Status = "not run"
+    status: str = "not run"
     value: float | None = None
     seconds: float | None = None
 
@@ -73,9 +72,7 @@ def run(plan: Plan, store: Store, done: Callable[[Results], None] = lambda _: No
 def _answer(plan: Plan, cell: Cell, method: str, store: Store) -> Result:
     budget = min(Auto().seconds, _AUTO_SHARE * plan.timeout)
     key: Key = {"study": cell.study, "width": cell.width, "layers": cell.layers, "delta": cell.delta}
-    key |= {"method": method, "lipcert": __version__}
-    if method == "auto":
-        key["budget"] = budget
+    key |= {"method": method, "lipcert": __version__} | ({"budget": budget} if method == "auto" else {})
     found = store.find(key)
     if found is None or (found["status"] == "timeout" and found["limit"] < plan.timeout):
         row = supervised(method, plan.timeout, measure, cell, method, budget)
@@ -87,50 +84,13 @@ def _answer(plan: Plan, cell: Cell, method: str, store: Store) -> Result:
     return Result(found["status"], found["value"], found["seconds"])
 
 
-@dataclass(frozen=True)
-class Line:
-    """A cell and a method: what is printed, what came out here, and how lipcert fares in that cell.
+def rows(plan: Plan, results: Results) -> list[dict[str, Any]]:
+    """For each cell and method what is printed, what came out here, and how lipcert fares in that cell.
 
-    Attributes
-    ----------
-    lower, ours : the lower bound of the cell, and the smallest of lipcert's bounds.
-    best : what is printed of the best method.
+    ``lower`` is the lower bound of the cell, ``ours`` the smallest of lipcert's bounds, ``best_paper`` the smallest
+    printed one, ``ratio`` the quotient of these; ``agrees`` says whether the value here rounds to every printed digit.
     """
-
-    cell: Cell
-    method: str
-    printed: Printed
-    result: Result
-    lower: float | None
-    ours: float | None
-    best: Printed
-
-    @property
-    def difference(self) -> float | None:
-        """How far the value here is from the printed one, relative to that."""
-        value, printed = self.result.value, self.printed.value
-        return None if value is None or printed is None else value / printed - 1.0
-
-    @property
-    def agreement(self) -> bool | None:
-        """Whether the value here rounds to every printed digit."""
-        value = None if self.printed.value is None else self.result.value
-        return None if value is None else agrees(value, self.printed.bound)
-
-    @property
-    def ratio(self) -> float | None:
-        """The smallest bound of lipcert over the smallest printed one."""
-        return None if self.ours is None or self.best.value is None else self.ours / self.best.value
-
-    @property
-    def below(self) -> bool:
-        """Whether lipcert's best is at most the smallest printed figure, or rounds to it."""
-        return self.ratio is not None and (self.ratio <= 1.0 or agrees(self.ours or 0.0, self.best.bound))
-
-
-def lines(plan: Plan, results: Results) -> Iterator[Line]:
-    """A line for each cell and method, cell by cell."""
-    table = paper_table(plan.study)
+    table, found = paper_table(plan.study), []
     theirs = {name for name, *_ in table} - {AUTODIFF}
     for cell in sorted(plan.cells, key=lambda cell: (cell.width, cell.layers, -cell.delta)):
         place = cell.width, cell.layers
@@ -141,7 +101,21 @@ def lines(plan: Plan, results: Results) -> Iterator[Line]:
         known = [printed[name] for name in theirs if printed[name].value]
         best = min(known, key=lambda one: one.value or 0.0, default=Printed())
         here = {method: results.get((cell, method), Result()) for method in plan.methods}
-        ours = [value for name in plan.methods if name in OWN and (value := here[name].value) is not None]
-        lower = here.get(LOWER, Result()).value
+        ours = min((here[m].value or math.inf for m in plan.methods if m in OWN), default=math.inf)
         for method in plan.methods:
-            yield Line(cell, method, printed[method], here[method], lower, min(ours, default=None), best)
+            paper, (status, value, seconds) = printed[method], here[method]
+            difference, same = None, ""
+            if value is not None and paper.value is not None:
+                difference, same = value / paper.value - 1.0, "yes" if agrees(value, paper.bound) else "no"
+            found.append(
+                {
+                    **{"table": cell.study, "width": cell.width, "layers": cell.layers, "radius": f"{cell.radius:.6g}"},
+                    **{"method": method, "origin": origin(method), "paper": paper.bound, "value": value},
+                    **{"difference": difference, "agrees": same, "paper_seconds": paper.seconds, "seconds": seconds},
+                    **{"status": status, "lower": here.get(LOWER, Result()).value},
+                    "best_paper": best.bound,
+                    "ours": ours if ours < math.inf else None,
+                    "ratio": ours / best.value if best.value and ours < math.inf else None,
+                }
+            )
+    return found
