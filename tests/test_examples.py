@@ -115,11 +115,11 @@ def test_train_certified(capsys: pytest.CaptureFixture[str]) -> None:
     assert all(certified[name] <= left[name] for name in left)
 
 
-def test_snake() -> None:
-    text = printed("snake.py", "flint")
-    (mine,), (table,) = re.findall(r"my own: (\S+) \(declared\)", text), re.findall(r"of the table: (\S+)", text)
-    assert float(mine) == pytest.approx(float(table), rel=1e-9)
-    assert "turning points checked by ball arithmetic over a whole period" in text
+def test_an_activation_of_ones_own() -> None:
+    text = printed("own_activation.py", "flint")
+    ((bound, lower),) = re.findall(r"bound: (\S+) \(declared\), at least (\S+)", text)
+    assert float(lower) <= float(bound)
+    assert "turning points checked by ball arithmetic" in text
     assert "refused: turning_points lacks a point" in text
 
 

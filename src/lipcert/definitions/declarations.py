@@ -48,8 +48,8 @@ _CHARGED: Final = 2.0**-48
 class Definition:
     """All that was declared of an activation, in the words of ``define_activation``; and what its check has found.
 
-    ``shape`` are the curvatures of the pieces between the turning points; for a periodic one each belongs to the point
-    it begins at. ``note`` says what was checked, and how.
+    ``shape`` are the curvatures of the pieces between the knots, the turning points; ``ends`` are the slopes at -∞ and
+    +∞. ``note`` says what was checked, and how.
     """
 
     title: str
@@ -57,9 +57,6 @@ class Definition:
     slope: Formula
     knots: tuple[float, ...]
     ends: tuple[float, float]
-    extent: tuple[float, float]
-    period: float
-    drift: float
     kinks: bool
     rounding: float
     shape: tuple[int, ...] = ()
@@ -81,9 +78,6 @@ class Definition:
             loss=Loss(self.rounding, True, True, value_terms=lambda: self.rounding),
             kinks=self.kinks,
             exact=False,
-            period=self.period,
-            drift=self.drift,
-            swing=max(map(abs, self.extent)),
             smooth=False,
             declared=self.note,
             title=self.title,
@@ -91,12 +85,11 @@ class Definition:
         )
 
     def _slope(self, v: Array, side: int) -> Array:
-        """At a kink the slope of the next number on that side; far out the limit, where there is one."""
+        """At a kink the slope of the next number on that side; far out the limit."""
         v = np.asarray(v, dtype=float)
         at_kink = np.isin(v, self.knots) & self.kinks
         found = evaluated(self.slope, np.where(at_kink, np.nextafter(v, side * np.inf), v))
-        far = (np.abs(v) >= FAR) & (not np.isfinite(self.period))
-        return np.where(far, np.where(v < 0.0, *self.ends), found)
+        return np.where(np.abs(v) >= FAR, np.where(v < 0.0, *self.ends), found)
 
 
 def define(definition: Definition) -> str:
@@ -106,44 +99,31 @@ def define(definition: Definition) -> str:
 
 def checked(definition: Definition) -> Definition:
     """The definition with its shape, and a note of what was checked; InvalidInput where a declared fact is wrong."""
-    periodic, knots = np.isfinite(definition.period), definition.knots
-    far = max([_FAR, *(4.0 * abs(knot) for knot in knots)])
-    low, high = (knots[0], knots[0] + definition.period) if periodic else (-far, far)
+    knots, far = definition.knots, max([_FAR, *(4.0 * abs(knot) for knot in definition.knots)])
     with precision(_BITS):
         rng = np.random.default_rng(5)
         near = [k + s * 10.0 ** rng.uniform(-9, 0.5) for k in (*knots, 0.0) for s in (-1, 1) for _ in range(12)]
-        points = [*rng.uniform(low, high, 150), *rng.uniform(max(low, -8.0), min(high, 8.0), 150), *near]
-        for x in points:
-            if low < x < high and x not in knots:
+        for x in (*rng.uniform(-far, far, 150), *rng.uniform(-8.0, 8.0, 150), *near):
+            if abs(x) < far and x not in knots:
                 _at_a_point(definition, float(x))
-        _along(definition, "value", (), (low, high))
-        shape, doubts = _along(definition, "slope", knots, (low, high))
-        if not periodic:
-            for side, limit, sense in ((-1, definition.ends[0], shape[0]), (1, definition.ends[1], shape[-1])):
-                _towards_infinity(definition, side, limit, side * sense, far)
-    where = "over a whole period" if periodic else f"from {low:g} to {high:g}"
+        _along(definition, "value", (-far, far))
+        shape, doubts = _along(definition, "slope", (-far, *knots, far))
+        for side, limit, sense in ((-1, definition.ends[0], shape[0]), (1, definition.ends[1], shape[-1])):
+            _towards_infinity(definition, side, limit, side * sense, far)
     doubt = f", but not near {', '.join(f'{x:.6g}' for x in doubts[:3])}" if doubts else ""
-    note = f"turning points checked by ball arithmetic {where}{doubt}; the rest declared, rounding measured"
-    return replace(definition, shape=tuple(shape), note=note)
+    checked = f"turning points checked by ball arithmetic from {-far:g} to {far:g}{doubt}"
+    return replace(definition, shape=tuple(shape), note=f"{checked}; the rest declared, rounding measured")
 
 
 def _at_a_point(definition: Definition, x: float) -> None:
-    """Raise if the formulas are not each other's derivatives at a point, leave the extent, or round too much."""
-    here, (least, most) = ball(x), definition.extent
+    """Raise if the formulas are not each other's derivatives at a point, or round too much."""
+    here = ball(x)
     value, rate = _jet(definition.value, here)
     slope = _jet(definition.slope, here)[0]
     if not abs(rate - slope) <= ball(_ROUNDED) * (abs(slope) + ball(definition.rounding)):  # constants may be rounded
         raise InvalidInput(
             f"slope is {float(slope):.17g} at {x:.17g}, where value has the derivative {float(rate):.17g}"
         )
-    rest = value - ball(definition.drift) * here
-    if rest < ball(least) or rest > ball(most):
-        raise InvalidInput(f"extent is ({least:g}, {most:g}), but at {x:.6g} there is {float(rest):.17g}")
-    if np.isfinite(definition.period):
-        moved = ball(x + definition.period)
-        rise = _jet(definition.value, moved)[0] - ball(definition.drift) * moved - rest
-        if not abs(rise) < ball(_CHARGED) * (abs(rate) + 1) * (1 + abs(moved)):
-            raise InvalidInput(f"value - drift·x changes by {float(rise):.6g} over a period at {x:.6g}")
     for name, formula, true in (("value", definition.value, value), ("slope", definition.slope, slope)):
         number = float(evaluated(formula, np.array(x)))
         size = abs(number) + definition.rounding
@@ -173,16 +153,11 @@ def _towards_infinity(definition: Definition, side: int, limit: float, sense: in
         )
 
 
-def _along(
-    definition: Definition, name: str, points: tuple[float, ...], ends: tuple[float, float]
-) -> tuple[list[int], list[float]]:
-    """Whether a formula rises (1), falls (-1) or stays (0) between points; and places where that was not shown.
+def _along(definition: Definition, name: str, marks: tuple[float, ...]) -> tuple[list[int], list[float]]:
+    """Whether a formula rises (1), falls (-1) or stays (0) between marks; and places where that was not shown.
 
     Raises where it does both, or where value or slope jumps.
     """
-    turns = (-1, 0, 1) if np.isfinite(definition.period) else (0,)
-    inside = [k + turn * definition.period if turn else k for turn in turns for k in points]
-    marks = sorted({*ends, *(k for k in inside if ends[0] < k < ends[1])})
     senses, doubts = [], list[float]()
     for low, high in pairwise(marks):
         signs, unknown = _walk(definition, name, low, high)
@@ -217,10 +192,11 @@ def _walk(definition: Definition, name: str, low: float, high: float) -> tuple[d
             continue
         cuts += 1
         if two - one > (4.0 * np.spacing(size) if broken else _FINEST * size) and cuts <= _MOST:
+            halves = [(one, middle), (middle, two)]
             if broken:
-                todo.extendleft([(middle, two), (one, middle)])
+                todo.extendleft(reversed(halves))
             else:
-                todo.extend([(one, middle), (middle, two)])
+                todo.extend(halves)
             continue
         if broken:
             _joined(definition, name, one, two)

@@ -24,20 +24,17 @@ def define_activation(
     value: Function,
     slope: Function,
     turning_points: Sequence[float],
+    limits: Sequence[float],
     *,
-    limits: Sequence[float] | None = None,
-    extent: Sequence[float] = (-np.inf, np.inf),
-    period: float | None = None,
-    drift: float = 0.0,
     kinks: bool = False,
     rounding: float = 1.0,
 ) -> Activation:
     """Define an activation by formulas, for ``Network.from_weights``.
 
     What you declare is checked as far as possible, by python-flint (``pip install "lipcert[exact]"``). The turning
-    points are proved to be complete up to 64 or four times the farthest of them, or over a whole period. Beyond that,
-    and for the rounding of the formulas, your word counts. So every answer about such a network says *declared*: the
-    digest begins so, and ``certificate.declared`` is true. ``verify`` needs a network with the same declaration.
+    points are proved to be complete up to 64 or four times the farthest of them. Beyond that, and for the rounding of
+    the formulas, your word counts. So every answer about such a network says *declared*: the digest begins so, and
+    ``certificate.declared`` is true. ``verify`` needs a network with the same declaration.
 
     Parameters
     ----------
@@ -47,16 +44,11 @@ def define_activation(
         φ and φ', as functions of a numpy array, written with numpy's functions (and expit, erf, erfc, ndtr of
         ``scipy.special``). They are called once, to record the formula.
     turning_points
-        All points where φ' stops rising or falling, and all kinks; of a periodic φ' those of one period.
+        All points where φ' stops rising or falling, and all kinks.
     limits
-        The slopes at -∞ and +∞; infinite if unbounded. A periodic φ' has none.
-    extent
-        Bounds of φ, or of φ(v) - drift·v.
-    period, drift
-        Period and mean slope of a periodic φ'.
+        The slopes at -∞ and +∞; infinite if unbounded.
     kinks
-        Whether φ' jumps at turning points. They must then be exact, and ``slope`` must be right on both sides. Not for
-        a periodic φ'.
+        Whether φ' jumps at turning points. They must then be exact, and ``slope`` must be right on both sides.
     rounding
         Size of the terms that cancel in the formulas; 32 units of roundoff of it are charged.
 
@@ -70,42 +62,21 @@ def define_activation(
     Examples
     --------
     >>> import lipcert as lc
-    >>> wave = lc.define_activation("wave", np.sin, np.cos, [0.0, np.pi], period=2 * np.pi, extent=(-1, 1))
-    >>> lc.certify(lc.Network.from_weights([[[2.0]], [[1.0]]], activation=wave), method=lc.ClosedForm()).declared
+    >>> gauss = lc.define_activation("gauss", lambda v: np.exp(-v * v), lambda v: -2 * v * np.exp(-v * v),
+    ...                              [-np.sqrt(0.5), np.sqrt(0.5)], limits=(0, 0))
+    >>> lc.certify(lc.Network.from_weights([[[2.0]], [[1.0]]], activation=gauss), method=lc.ClosedForm()).declared
     True
     """
     from lipcert.definitions.declarations import Definition, checked, define
-    from lipcert.definitions.formulas import evaluated, recorded
+    from lipcert.definitions.formulas import recorded
 
     known = {*TABLE, *POSITIVE, *PRESETS, *ALIASES}
     if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]{0,59}", name) or name.lower() in known:
         raise InvalidInput(f"name must be a name of your own, of letters, digits and underscores, got {name!r}")
     knots = _points("turning_points", turning_points)
     formula, rate = recorded("value", value), recorded("slope", slope)
-    if (limits is None) == (period is None):
-        raise InvalidInput("limits must be given, the slopes at -∞ and +∞, if there is no period, and only then")
-    if period is not None:
-        if not _number("period", period) > 0.0 or kinks:
-            raise InvalidInput(f"period must be positive, and kinks must be False where there is one, got {period!r}")
-        if len(knots) < 2 or knots[-1] - knots[0] >= period:
-            raise InvalidInput(f"turning_points must be the points of one period, at least two, got {knots}")
-        rates = evaluated(rate, np.array(knots)).tolist()
-        limits = min(rates), max(rates)
-    least, most = _pair("extent", extent)
-    if not least <= most:
-        raise InvalidInput(f"extent must be two numbers, the smaller one first, got {extent!r}")
-    definition = Definition(
-        title=name,
-        value=formula,
-        slope=rate,
-        knots=knots,
-        ends=_pair("limits", limits),
-        extent=(least, most),
-        period=np.inf if period is None else float(period),
-        drift=0.0 if period is None else _number("drift", drift),
-        kinks=bool(kinks),
-        rounding=abs(_number("rounding", rounding)),
-    )
+    ends, cancelling = _pair("limits", limits), abs(_number("rounding", rounding))
+    definition = Definition(name, formula, rate, knots, ends, bool(kinks), cancelling)
     return Activation(define(checked(definition)))
 
 
@@ -131,15 +102,8 @@ def _points(name: str, values: Any) -> tuple[float, ...]:
     return tuple(points.tolist())
 
 
-def piecewise_linear(
-    knots: Sequence[float] | Array | None = None,
-    slopes: Sequence[float] | Array | None = None,
-    value: float = 0.0,
-    *,
-    x: Sequence[float] | Array | None = None,
-    y: Sequence[float] | Array | None = None,
-) -> Activation:
-    """The continuous piecewise linear activation with given kinks and slopes, or through points; exact.
+def piecewise_linear(knots: Sequence[float] | Array, slopes: Sequence[float] | Array, value: float = 0.0) -> Activation:
+    """The continuous piecewise linear activation with given kinks and slopes; exact.
 
     Parameters
     ----------
@@ -149,25 +113,13 @@ def piecewise_linear(
         One more than there are knots: left of the first, between them, right of the last.
     value
         φ at the first knot.
-    x, y
-        In place of the others: at least two points (x, y), x ascending. The outer pieces go on beyond them.
 
     Examples
     --------
-    >>> piecewise_linear(x=[-1.0, 0.0, 2.0], y=[1.0, 0.0, 4.0]).value(np.array([-2.0, 1.0])).tolist()
-    [2.0, 2.0]
     >>> hat = piecewise_linear([-1.0, 0.0, 1.0], [0.0, 1.0, -1.0, 0.0])
     >>> hat.value(np.array([-2.0, 0.0, 0.25])).tolist()
     [0.0, 1.0, 0.75]
     """
-    if (x is None) != (y is None) or (x is None) == (knots is None):
-        raise InvalidInput("give knots and slopes, or x and y")
-    if x is not None:
-        across, up = numbers("x", x), numbers("y", y)
-        if across.ndim != 1 or across.shape != up.shape or across.size < 2 or (np.diff(across) <= 0.0).any():
-            raise InvalidInput(f"x must be two or more ascending numbers and y as many, got {x!r} and {y!r}")
-        rates = np.diff(up) / np.diff(across)
-        knots, slopes, value = across, np.array([rates[0], *rates, rates[-1]]), float(up[0])
     points, rates, start = numbers("knots", knots), numbers("slopes", slopes), _number("value", value)
     if points.ndim != 1 or not 1 <= points.size <= MOST_KINKS:
         raise InvalidInput(f"knots must be 1 to {MOST_KINKS} numbers, got shape {points.shape}")
