@@ -13,11 +13,10 @@ from lipcert.answers.reach import recheck_reach
 from lipcert.answers.sensitivity import recheck_sensitivity
 from lipcert.errors import ProofFailed
 from lipcert.kernel import enclosures as interval_arithmetic
-from lipcert.kernel import piece_bounds
 from lipcert.kernel.cover import Cover
 from lipcert.kernel.piece_bounds import JacobianEntries, OutputRows, PieceBounds
 from lipcert.model.regions import Region
-from networks import named, random_network, spread
+from networks import random_network, spread
 
 SPLIT = lc.Split(lc.ClosedForm(), seconds=np.inf, tolerance=1e-3, pieces=40)
 NETWORK = random_network(4, (3, 8, 7, 2), "tanh", gain=3.0)
@@ -27,31 +26,6 @@ REGIONS: dict[str, Region] = {
     "box": lc.Box([-1.0] * 3, [0.5] * 3),
     "clip": lc.Ball([0.1, -0.2, 0.3], 1.0, clip=(-0.6, 0.5)),
 }
-
-
-def holds(network: lc.Network, region: Region) -> None:
-    points = region.sample(3000, np.random.default_rng(1))
-    assert lc.reach(network, region, SPLIT).contains(network(points)).all()
-    sizes = np.abs(network.jacobian(points)).max(axis=0)
-    assert (lc.sensitivity(network, region, SPLIT).matrix * (1.0 + 1e-12) >= sizes).all()
-
-
-@pytest.mark.parametrize(("activation", "region"), spread(3, named("tanh", "relu", "softplus", "sin", "silu"), REGIONS))
-def test_pieces_hold_everything(activation: str, region: Region) -> None:
-    holds(random_network(5, (3, 7, 6, 2), activation, gain=2.5), region)
-
-
-def test_a_mistake_in_the_proof_shows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So the checks of this file can fail."""
-    honest = piece_bounds.OutputRows.to_first_order
-    monkeypatch.setattr(piece_bounds.OutputRows, "to_first_order", lambda rows, sweep: honest(rows, sweep) - 0.2)
-    with pytest.raises(AssertionError):
-        holds(NETWORK, BALL)
-    monkeypatch.undo()
-    sizes = interval_arithmetic.jacobian
-    monkeypatch.setattr(piece_bounds, "jacobian", lambda network, slopes: 0.3 * sizes(network, slopes))
-    with pytest.raises(AssertionError):
-        holds(NETWORK, BALL)
 
 
 def test_covers_are_not_taken_for_each_other() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -18,10 +17,9 @@ from lipcert.kernel.hints import Curved, Part
 from lipcert.kernel.remainder import fit_error
 from lipcert.kernel.second_order_jacobian import inverse_above, prove_second_order_jacobian
 from lipcert.kernel.sweep import proving
-from lipcert.methods.second_order_jacobian import _Search as Search
 from lipcert.model.activations import Activation
 from lipcert.model.network import Neurons
-from networks import NAMED_ROWS, ROW_LABELS, ROWS, random_network, spread
+from networks import ROW_LABELS, ROWS, random_network
 
 CHAIN = lc.Network.from_weights([[[1.0]], [[1.5]], [[1.0]]], [[0.5], [0.3], None], "hardswish")
 CHAIN_BALL = lc.Ball([0.0], 0.4)
@@ -30,37 +28,9 @@ SMOOTH = random_network(3, (20, 16, 16, 3), "tanh", gain=2.5)
 SMOOTH_BALL = lc.Ball(np.full(20, 0.1), 0.05)
 
 
-def found(network: lc.Network, ball: lc.Ball, steps: int = 30) -> Curved:
-    """The hints that the search ends with."""
-    search = Search.of(network, ball)
-    best, hints = np.inf, None
-    for number, (x, value) in enumerate(search.descent(np.inf)):
-        if value.bound < best:
-            best, hints = value.bound, search.hints(x, value.share)
-        if number >= steps:
-            break
-    assert hints is not None
-    return hints
-
-
-@cache
-def chain_hints() -> Curved:
-    return found(CHAIN, CHAIN_BALL, 100)
-
-
 def proved(network: lc.Network, ball: lc.Ball, hints: Curved) -> float:
     with proving():
         return prove_second_order_jacobian(network, ball, hints)
-
-
-def largest_slope(network: lc.Network, ball: lc.Ball) -> float:
-    """The largest Jacobian norm at many points, nearly the constant where there is one input."""
-    if network.inputs == 1:
-        reach = float(ball.radius)
-        points = ball.center + np.linspace(-reach, reach, 20001)[:, None]
-    else:
-        points = ball.sample(2000, np.random.default_rng(0))
-    return float(np.linalg.norm(network.jacobian(points), ord=2, axis=(-2, -1)).max()) * (1.0 - 1e-12)
 
 
 @pytest.mark.parametrize("row", ROWS, ids=ROW_LABELS)
@@ -90,59 +60,6 @@ def test_an_inverse_is_at_least_the_inverse() -> None:
         inverse_above(np.diag([1.0, -1e-9]))
 
 
-@pytest.mark.parametrize(("row", "radius"), spread(4, NAMED_ROWS, {"0.02": 0.02, "0.5": 0.5}))
-def test_no_bound_is_below_the_truth(row: Activation, radius: float) -> None:
-    rng = np.random.default_rng(7)
-    network, ball = random_network(2, (18, 5, 4, 3), row, gain=2.0), lc.Ball(rng.standard_normal(18), radius)
-    truth, hints = largest_slope(network, ball), found(network, ball, 10)
-    assert proved(network, ball, hints) >= truth
-    for scale in (0.1, 1.0, 3.0):  # and whatever the hints are
-        wild = Curved(
-            hints.slopes + scale * rng.standard_normal(hints.slopes.shape),
-            hints.balance * np.exp(3.0 * scale * rng.standard_normal(hints.balance.shape)),
-            hints.mix + scale * rng.standard_normal(hints.mix.shape),
-            hints.weights * np.exp(scale * rng.standard_normal(6)),
-        )
-        try:
-            assert proved(network, ball, wild) >= truth
-        except ProofFailed:
-            continue
-
-
-# Mistakes in the trusted code; each makes the bound of the chain false.
-
-
-def halved_fits(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(curved, "fit_error", lambda *arguments: 0.5 * fit_error(*arguments))
-
-
-def dropped_remainder(patch: pytest.MonkeyPatch) -> None:
-    """Pre-activations as if they were linear."""
-    honest = curved._Curved._slope_deviations
-    patch.setattr(curved._Curved, "_slope_deviations", lambda run, S, Q: honest(run, S, 0.0 * Q))
-
-
-def smaller_ball(patch: pytest.MonkeyPatch) -> None:
-    honest = curved._Curved._slope_deviations
-
-    patch.setattr(curved._Curved, "_slope_deviations", lambda run, S, Q: honest(run, 0.9 * S, Q))
-
-
-def free_budget(patch: pytest.MonkeyPatch) -> None:
-    """A direction that is used twice: Θ without its denominator."""
-    honest = curved._Curved._budget
-    patch.setattr(curved._Curved, "_budget", lambda run, *rest: run.rest * honest(run, *rest))
-
-
-@pytest.mark.parametrize("mistake", [dropped_remainder, smaller_ball, free_budget])
-def test_a_planted_mistake_is_seen(
-    mistake: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    hints = chain_hints()
-    mistake(monkeypatch)
-    assert proved(CHAIN, CHAIN_BALL, hints) < largest_slope(CHAIN, CHAIN_BALL)
-
-
 def test_a_fit_error_that_is_halved_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """With constant slopes the error of the fit is all there is."""
     network, ball = lc.Network.from_weights([[[1.0]], [[1.0]]], activation="tanh"), lc.Ball([0.5], 0.5)
@@ -154,7 +71,7 @@ def test_a_fit_error_that_is_halved_is_seen(monkeypatch: pytest.MonkeyPatch) -> 
         np.array([1e-6] * 4 + [1.0, 0.29]),
     )
     assert 1.0 <= proved(network, ball, hints) < 1.01
-    halved_fits(monkeypatch)
+    monkeypatch.setattr(curved, "fit_error", lambda *given: 0.5 * fit_error(*given))
     assert proved(network, ball, hints) < 1.0
 
 
@@ -197,6 +114,3 @@ def test_hints_for_something_else_are_refused() -> None:
     rest = lc.certify(SMOOTH, SMOOTH_BALL, lc.ClosedForm(), layers=part.layers).part_sweeps
     with pytest.raises(ProofFailed, match="about a whole network"):
         lipschitz_fact(SMOOTH, SMOOTH_BALL, part, first.sweeps, rest, curved=first.curved)
-
-
-# the search for multipliers to second order

@@ -15,34 +15,7 @@ from lipcert.kernel.hints import BOTH, Linear
 from lipcert.methods.method import Method
 from lipcert.model.arrays import Array
 from lipcert.model.regions import Region
-from networks import ROWS, named, random_network, spread
-
-METHODS: list[Method] = [lc.ClosedForm(), lc.Scalar(), lc.Joint(iterations=4)]
-
-
-def holds(seed: int, samples: int) -> None:
-    """One random network, region and method."""
-    rng = np.random.default_rng(seed)
-    hidden = rng.integers(2, 14, size=int(rng.integers(0, 4))).tolist()
-    sizes = (int(rng.integers(1, 6)), *hidden, int(rng.integers(1, 5)))
-    network = random_network(seed, sizes, ROWS[seed % len(ROWS)], gain=float(rng.uniform(0.5, 3.0)))
-    size, center = float(10.0 ** rng.uniform(-4.0, 0.7)), rng.standard_normal(sizes[0])
-    regions: list[Region] = [
-        lc.Ball(center, size),
-        lc.Box(center - size, center + 0.5 * size),
-        lc.Ball(center, size, clip=(center - 0.6 * size, center + 0.2 * size)),
-    ]
-    region = regions[seed % 3]
-    found = lc.reach(network, region, METHODS[seed % len(METHODS)])
-    assert found.contains(network(region.sample(samples, rng))).all()
-    reach = float(region.radius) * found.bound * (1.0 + 1e-12) + 1e-13 * (1.0 + np.abs(found.center))
-    assert (found.upper - found.center <= reach).all()
-    assert (found.center - found.lower <= reach).all()
-
-
-@pytest.mark.parametrize("seed", range(30))
-def test_every_output_is_inside(seed: int) -> None:
-    holds(seed, 1000)
+from networks import named, random_network, spread
 
 
 def test_the_figure_holds_what_it_says(tmp_path: Path) -> None:

@@ -14,25 +14,13 @@ from lipcert.kernel.neuron_bounds import slope_bounds
 from lipcert.model.arrays import Array
 from lipcert.model.regions import Region
 from lipcert.questions.prove_outputs import prove_outputs
-from networks import NAMED_ROWS, random_network, spread
+from networks import random_network
 
 
 def largest_entries(network: lc.Network, region: Region, rng: np.random.Generator) -> Any:
     points = region.sample(400, rng)
     right, left = network.jacobian(points), network.jacobian(points, side=-1)
     return np.where(right == left, np.abs(right), 0.0).max(axis=0)
-
-
-BALL, BOX = lc.Ball(np.random.default_rng(3).standard_normal(4), 0.4), lc.Box([-2.0] * 4, [1.0] * 4)
-
-
-@pytest.mark.parametrize(("row", "region"), spread(4, NAMED_ROWS, {"ball": BALL, "box": BOX}))
-def test_no_entry_of_a_jacobian_is_larger(row: lc.Activation, region: Region) -> None:
-    network = random_network(3, (4, 9, 8, 2), row, gain=2.5)
-    found = lc.sensitivity(network, region, lc.ClosedForm())
-    assert found.matrix.shape == (2, 4)
-    assert (largest_entries(network, region, np.random.default_rng(3)) <= found.matrix * (1.0 + 1e-14)).all()
-    assert (found.matrix <= found.bound).all()
 
 
 @pytest.mark.parametrize("seed", range(4))
