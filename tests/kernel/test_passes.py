@@ -1,15 +1,13 @@
-"""Passes that methods ask for: remembered for the certificate, and only for it."""
+"""Passes that methods ask for: a certificate takes over what they proved, if it is about the same."""
 
 from __future__ import annotations
-
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import lipcert as lc
 from lipcert.kernel.hints import BOTH, Linear, Part
-from lipcert.kernel.sweep import ask, intervals, recall
+from lipcert.kernel.sweep import ask, intervals, passed
 from lipcert.methods.method import MethodGuide
 from lipcert.suggest.reports import layer_reports
 from networks import random_network
@@ -20,31 +18,31 @@ GUIDE = MethodGuide(lc.ClosedForm().choose_all, BOTH)
 AGAIN = MethodGuide(lc.ClosedForm().choose_all, (Linear(tilt=0.25),))
 
 
-def test_what_is_remembered_is_what_a_pass_proves() -> None:
+def test_a_pass_holds_what_its_hints_prove() -> None:
     _, first = ask(NETWORK, BALL, GUIDE)
     sweep, second = ask(NETWORK, BALL, AGAIN, (first,))
-    fact = recall(NETWORK, BALL, second, (first,))
-    assert fact is not None
-    assert fact.bound == sweep.bounds[0]
-    for one, two in zip(fact.intervals, intervals(NETWORK, BALL, (first, second)), strict=True):
+    assert second.bound == sweep.bounds[0]
+    for one, two in zip(second.intervals, intervals(NETWORK, BALL, (first.bare, second.bare)), strict=True):
         np.testing.assert_array_equal(one, two)
-    assert recall(lc.Network(NETWORK.layers), lc.Ball(BALL.center, 0.7), second, (first,)) is fact
+    assert passed(NETWORK, BALL, second, (first,)) is second
+    assert passed(lc.Network(NETWORK.layers), lc.Ball(BALL.center, 0.7), second, (first,)) is second
+    assert passed(NETWORK, BALL, second.bare, (first,)) is None
 
 
-def test_other_questions_find_nothing() -> None:
+def test_of_other_questions_a_pass_is_hints_only() -> None:
     _, first = ask(NETWORK, BALL, GUIDE)
     _, second = ask(NETWORK, BALL, AGAIN, (first,))
     _, inner = ask(NETWORK, BALL, GUIDE, (first,), Part((1, 4)))
-    assert recall(NETWORK, lc.Ball(BALL.center, 0.8), first, ()) is None
-    assert recall(random_network(6, (3, 6, 5, 4, 2), "elu"), BALL, first, ()) is None
-    assert recall(NETWORK, BALL, replace(first), ()) is None
-    assert recall(NETWORK, BALL, second, ()) is None
-    assert recall(NETWORK, BALL, second, (replace(first),)) is None
-    assert recall(NETWORK, BALL, inner, (first,)) is None
-    assert recall(NETWORK, BALL, inner, (first,), Part((1, 3))) is None
+    assert passed(NETWORK, lc.Ball(BALL.center, 0.8), first, ()) is None
+    assert passed(random_network(6, (3, 6, 5, 4, 2), "elu"), BALL, first, ()) is None
+    assert passed(NETWORK, BALL, first.bare, ()) is None
+    assert passed(NETWORK, BALL, second, ()) is None
+    assert passed(NETWORK, BALL, second, (first.bare,)) is None
+    assert passed(NETWORK, BALL, inner, (first,)) is None
+    assert passed(NETWORK, BALL, inner, (first,), Part((1, 3))) is None
 
 
-def test_what_is_remembered_cannot_be_written_to() -> None:
+def test_what_a_pass_holds_cannot_be_written_to() -> None:
     sweep, hints = ask(NETWORK, BALL, GUIDE)
     report = layer_reports(sweep)[0]
     for array in (report.lower, report.upper, hints.multipliers[0]):

@@ -61,7 +61,8 @@ class Certificate(Saved):
     @staticmethod
     def of(proved: Proved, method: object) -> Certificate:
         """The certificate of a fact."""
-        fact, hints = proved.fact, (proved.sweeps, proved.part_sweeps)
+        fact = proved.fact
+        hints = tuple(one.bare for one in proved.sweeps), tuple(one.bare for one in proved.part_sweeps)
         bound, about = ROOM * fact.bound, (fact.region, fact.network, fact.part)
         return Certificate(bound, method, *about, proved.layers, *hints, 0.0, (fact,))
 

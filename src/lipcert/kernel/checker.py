@@ -19,7 +19,7 @@ from lipcert.kernel.norm_product import norm_product
 from lipcert.kernel.norms import start_gain
 from lipcert.kernel.piece_bounds import PieceBounds
 from lipcert.kernel.second_order_jacobian import prove_second_order_jacobian
-from lipcert.kernel.sweep import Sweep, intervals, proving, recall, stacked
+from lipcert.kernel.sweep import Sweep, intervals, passed, proving, stacked
 from lipcert.kernel.taylor import curved as bends
 from lipcert.model.arrays import Array
 from lipcert.model.convolution import Convolution
@@ -52,20 +52,18 @@ def lipschitz_fact(
     part_sweeps: Sequence[Hints] = (),
     pieces: Cover | Tree | None = None,
     curved: Curved | None = None,
-    remembered: bool = False,
 ) -> LipschitzFact:
     """The least bound that hints, and pieces of the region, prove for a part of a network; no hint is believed.
 
     Without ``sweeps`` it is the product of norms. Hints with one multiplier per channel prove the global bound of a
     stack of convolutions. Otherwise each of ``sweeps`` is about the whole network and starts from the intervals of the
-    ones before; ``part_sweeps`` are about the part, and take the intervals from there. With ``remembered``, passes that
-    were proved under these very hints are not repeated.
+    ones before; ``part_sweeps`` are about the part, and take the intervals from there. A :class:`Pass` is not repeated.
     """
     try:
         (target, inner), place = part.reduced(network), part.place(region)
         check_region(place, target.inputs)
         with proving():
-            bound = _by_sweeps(target, place, inner, sweeps, part_sweeps, remembered)
+            bound = _by_sweeps(target, place, inner, sweeps, part_sweeps)
     except InvalidInput as error:
         raise ProofFailed(f"the network has no such part: {error}") from None
     with proving():
@@ -75,7 +73,7 @@ def lipschitz_fact(
             if isinstance(pieces, Cover):
                 bound = min(bound, pieces.check(target, place, PieceBounds, inner.norms).bound)
             else:
-                bound = min(bound, prove_tree(target, place, pieces, sweeps, inner.norms, remembered))
+                bound = min(bound, prove_tree(target, place, pieces, sweeps, inner.norms))
         if curved is not None:
             if replace(inner, inputs=None) != Part((0, target.depth)):
                 raise ProofFailed("hints to second order are about a whole network in ℓ2 norms")
@@ -112,7 +110,6 @@ def _by_sweeps(
     part: Part,
     sweeps: Sequence[Hints],
     part_sweeps: Sequence[Hints],
-    remembered: bool,
 ) -> float:
     piece, norms = _piece(network, part, bool(part_sweeps) or not sweeps), part.norms.bare
     if not sweeps:
@@ -128,13 +125,13 @@ def _by_sweeps(
     if any(hints.enclosures for hints in part_sweeps):
         raise ProofFailed("the hints of a part must not enclose it: the region is one of the whole network's inputs")
     before, last = (sweeps, part_sweeps) if part_sweeps else (sweeps[:-1], sweeps[-1:])
-    known = intervals(network, region, before, remembered)
+    known = intervals(network, region, before)
     known = part.known(known) if part_sweeps else known
     domain, bound = Domain.of([region]) if region.bounded else None, np.inf
     for hints in last:
-        fact = recall(network, region, hints, before, part if part_sweeps else None) if remembered else None
-        if fact is not None and norms.plain and fact.norms.plain:
-            bound = min(bound, fact.bound)
+        done = passed(network, region, hints, before, part if part_sweeps else None)
+        if done is not None and norms.plain and done.norms.plain:
+            bound = min(bound, done.bound)
             continue
         target = piece if part_sweeps else network
         guide = StoredGuide(hints, target, region.bounded)

@@ -196,10 +196,9 @@ def prove_tree(
     tree: Tree,
     sweeps: Sequence[Hints] = (),
     norms: Norms = PLAIN,
-    remembered: bool = False,
 ) -> float:
     """The largest Lipschitz bound of a leaf, derived again from the cuts, and from hints for the whole region."""
-    return float(prove_leaves(PieceBounds(network, region, sweeps, norms, remembered), tree).max(initial=0.0))
+    return float(prove_leaves(PieceBounds(network, region, sweeps, norms), tree).max(initial=0.0))
 
 
 def prove_leaves(bounding: Bounding, tree: Tree) -> Array:

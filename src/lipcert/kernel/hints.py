@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TypeAlias
 
 from lipcert.kernel.norms import in_units, region_in_units
@@ -60,6 +60,11 @@ class Hints:
     exponents: tuple[int, ...]
     lines: tuple[tuple[Array, Array], ...] = ()
     start: Array | None = None
+
+    @property
+    def bare(self) -> Hints:
+        """The hints alone, without what a pass proved."""
+        return Hints(*(getattr(self, column.name) for column in fields(Hints)))
 
 
 @dataclass(frozen=True, eq=False)

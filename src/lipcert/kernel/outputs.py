@@ -346,7 +346,9 @@ def outputs_hinted(
         (value,) = _values(network, [region])
         found = _swept(network, region, value, sweep)
         bound = float(np.minimum(found.bound, ceiling))  # NaN stays NaN
-        return _finite(replace(found, bound=bound, _earlier=tuple(traces), _told=tuple(sweeps), tree=tree))
+        return _finite(
+            replace(found, bound=bound, _earlier=tuple(traces), _told=tuple(one.bare for one in sweeps), tree=tree)
+        )
 
 
 def _swept(network: Network, region: Region, output: Near, sweep: Sweep, which: int = 0) -> OutputBounds:

@@ -157,8 +157,7 @@ def missed(lower: Array, upper: Array) -> Array:
 class Bounding(ABC):
     """Proves values of pieces of one region, for one network: each is at least what it bounds, all over the piece.
 
-    What ``sweeps`` prove of the whole region serves its parts; it is not proved again if it is ``remembered``. The
-    multipliers of the last of them serve the parts too.
+    What ``sweeps`` prove of the whole region serves its parts, and the multipliers of the last of them do.
 
     Attributes
     ----------
@@ -180,16 +179,14 @@ class Bounding(ABC):
     norms: Norms = PLAIN
     start: Array | None = None
 
-    def __init__(
-        self, network: Network, region: Region, sweeps: Sequence[Hints], rows: int, remembered: bool = False
-    ) -> None:
+    def __init__(self, network: Network, region: Region, sweeps: Sequence[Hints], rows: int) -> None:
         self.network, self.region, self.sweeps, self.rows = network, region, tuple(sweeps), rows
         self.asked = network.digest, region
         self.starts = frozen(np.cumsum([0, *network.sizes[1:-1]]))
         self.slices = [slice(begin, end) for begin, end in pairwise(self.starts)]
         self.curved = SecondOrder(network) if curved(network) else None
         lower, upper = corners(region)
-        known = intervals(network, region, sweeps, remembered)
+        known = intervals(network, region, sweeps)
         high = np.full((1, self.starts[-1]), np.inf)
         low, high = _joined(known) if known else (-high, high)
         values, blank = np.full((1, rows), np.inf), np.zeros((1, 0))
@@ -322,20 +319,13 @@ class PieceBounds(Bounding):
     coarse = 3.0
     """With 1 a piece of tanh 4-64-64-1 takes twice the time, with 10 bounds of deep networks are 1.4 as large."""
 
-    def __init__(
-        self,
-        network: Network,
-        region: Region,
-        sweeps: Sequence[Hints] = (),
-        norms: Norms = PLAIN,
-        remembered: bool = False,
-    ) -> None:
+    def __init__(self, network: Network, region: Region, sweeps: Sequence[Hints] = (), norms: Norms = PLAIN) -> None:
         self.norms = norms
         if norms.input.name == "linf":
             start = sweeps[-1].start if sweeps else None
             self.start = np.ones(network.inputs) if start is None else start
         if region.bounded:
-            super().__init__(network, region, sweeps, 1, remembered)
+            super().__init__(network, region, sweeps, 1)
         else:
             self.moving = network.inputs
             super().__init__(*along_rays(network), (), 1)

@@ -14,9 +14,8 @@ is zero, or that do not move, are left out of P: what they contribute is zero.
 
 A guide is asked layer by layer where multipliers and lines come from; whatever it says, the proof holds.
 
-A search brings a guide, and names the passes before by their hints. It cannot bring intervals or bounds, so all that is
-remembered was proved here. It is found by the hints themselves: hints of another region, or in another order, find
-nothing, and must be proved by a pass of their own.
+A search brings a guide, and gets back a :class:`Pass`: its hints, and what it proved. Later passes begin with its
+intervals. Passes over another region, or in another order, are hints like any others: they are proved again.
 """
 
 from __future__ import annotations
@@ -25,8 +24,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TypeVar
-from weakref import WeakKeyDictionary
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -453,12 +451,12 @@ def _check_weights(network: Network) -> None:
             )
 
 
-@dataclass(frozen=True, eq=False)
-class Fact:
-    """What a pass proved: intervals of the hidden layers, (1, neurons) each, and a bound in ``norms``.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Pass(Hints):
+    """Hints, and what a pass with them proved: intervals of the hidden layers, (1, neurons) each, and a bound.
 
-    It is about ``part`` of the network, None is all of it; the pass began with the intervals of the
-    passes ``before``.
+    Only :func:`ask` makes one. It is about ``part`` of the network, None is all of it, in ``norms``, and began with the
+    intervals of the passes ``before``.
     """
 
     network: Network
@@ -470,9 +468,6 @@ class Fact:
     bound: float
 
 
-_facts: WeakKeyDictionary[Hints, Fact] = WeakKeyDictionary()
-
-
 def ask(
     network: Network,
     region: Region,
@@ -480,55 +475,44 @@ def ask(
     before: tuple[Hints, ...] = (),
     part: Part | None = None,
     norms: Norms = PLAIN,
-) -> tuple[Sweep, Hints]:
-    """A pass over a region in which a guide is asked, and the hints under which it is remembered.
+) -> tuple[Sweep, Pass]:
+    """A pass over a region in which a guide is asked.
 
     A part gets its intervals from the passes before, which are about the whole network, and has norms of its own.
     """
     check_region(region, network.inputs)
     domain = Domain.of([region]) if region.bounded else None
-    known = intervals(network, region, before, remembered=True)
+    known, target = intervals(network, region, before), network
+    if part is not None:
+        known, target, norms = part.known(known), part.of(network), part.norms.bare
     with proving():
-        if part is None:
-            sweep = Sweep(network, domain, guide, known, norms=norms).run()
-        else:
-            norms = part.norms.bare
-            sweep = Sweep(part.of(network), domain, guide, part.known(known), enclose=False, norms=norms).run()
+        sweep = Sweep(target, domain, guide, known, enclose=part is None, norms=norms).run()
         bound = float(sweep.bounds[0])
     for array in (*(end for interval in sweep.intervals for end in interval), *sweep.hinted):
         frozen(array)
-    hints = sweep.hints(0)
-    _facts[hints] = Fact(network, region, before, part, norms, tuple(sweep.intervals), bound)
-    return sweep, hints
+    about: dict[str, Any] = {"network": network, "region": region, "before": before, "part": part, "norms": norms}
+    return sweep, Pass(**vars(sweep.hints(0)), **about, intervals=tuple(sweep.intervals), bound=bound)
 
 
-def recall(
+def passed(
     network: Network, region: Region, hints: Hints, before: Sequence[Hints], part: Part | None = None
-) -> Fact | None:
-    """What a pass with these very hints proved; None unless all that it rests on is the same."""
-    fact = _facts.get(hints)
-    if fact is None or fact.part != part or len(fact.before) != len(before):
+) -> Pass | None:
+    """The hints, if they are a pass and all that it rests on is the same; else they must be proved again."""
+    if not isinstance(hints, Pass) or hints.part != part or len(hints.before) != len(before):
         return None
-    same = all(one is two for one, two in zip(fact.before, before, strict=True))
-    same = same and (fact.network is network or fact.network.digest == network.digest)
-    return fact if same and (fact.region is region or same_region(fact.region, region)) else None
+    same = all(one is two for one, two in zip(hints.before, before, strict=True))
+    same = same and (hints.network is network or hints.network.digest == network.digest)
+    return hints if same and (hints.region is region or same_region(hints.region, region)) else None
 
 
-def intervals(
-    network: Network, region: Region, sweeps: Sequence[Hints], remembered: bool = False
-) -> Sequence[Interval]:
-    """What the passes prove, one after the other, of the pre-activations of every hidden layer, (1, neurons) each.
-
-    With ``remembered``, passes that were asked for here are not repeated.
-    """
+def intervals(network: Network, region: Region, sweeps: Sequence[Hints]) -> Sequence[Interval]:
+    """What passes prove, one after the other, of the pre-activations of every hidden layer, (1, neurons) each."""
     domain = Domain.of([region]) if region.bounded else None
     known: Sequence[Interval] = ()
     with proving():
         for position, hints in enumerate(sweeps):
-            fact = recall(network, region, hints, sweeps[:position]) if remembered else None
-            if fact is None:
-                guide = StoredGuide(hints, network, region.bounded)
-                known = Sweep(network, domain, guide, known).run(needs_bound=False).intervals
-            else:
-                known = fact.intervals
+            done = passed(network, region, hints, sweeps[:position])
+            guide = StoredGuide(hints, network, region.bounded)
+            sweep = done or Sweep(network, domain, guide, known).run(needs_bound=False)
+            known = sweep.intervals
     return known

@@ -13,7 +13,7 @@ from lipcert.errors import InvalidInput
 from lipcert.kernel.cover import Cover
 from lipcert.kernel.domain import Domain, is_box
 from lipcert.kernel.hints import Curved, Enclosure, Hints, Interval, Linear, Part
-from lipcert.kernel.sweep import Sweep, View, ask, proving
+from lipcert.kernel.sweep import Pass, Sweep, View, ask, proving
 from lipcert.model.arrays import Array, Weight, dense, times
 from lipcert.model.network import Network, Neurons
 from lipcert.model.norms import PLAIN, Norms
@@ -270,9 +270,10 @@ class Problem:
             before = replace(self, norms=PLAIN, start=None).guided(choose, name)
             return self.knowing(before).guided(choose, name)
         guide = MethodGuide(choose, self.enclosures, self.start, name)
+        hints: Hints
         if self.whole is not None:
             sweep, hints = ask(self.whole.network, self.region, guide, self.whole.sweeps, self.whole.part)
-        elif self.known is None or self.history:
+        elif self.known is None or any(isinstance(one, Pass) for one in self.history):
             sweep, hints = ask(self.network, self.region, guide, self.history, norms=self.norms)
         else:  # intervals of somebody else, who will prove what is found
             with proving():

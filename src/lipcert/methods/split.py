@@ -121,7 +121,7 @@ class Split(Anytime):
             return
         search, kept, interrupt = _Search(problem.network, problem.region, problem.norms, impatient), None, None
         try:
-            bounding = PieceBounds(problem.network, problem.region, candidate.sweeps, problem.norms, remembered=True)
+            bounding = PieceBounds(problem.network, problem.region, candidate.sweeps, problem.norms)
             kept = Cover(bounding)
             search.run(kept, self, candidate.bound)
         except KeyboardInterrupt as error:

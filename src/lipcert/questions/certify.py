@@ -433,11 +433,11 @@ def issued(
     rest = () if candidate is whole else candidate.sweeps
     if whole.sweeps:
         cover, curved = candidate.cover, candidate.curved
-        fact = lipschitz_fact(network, region, part, whole.sweeps, rest, cover, curved, remembered=True)
+        fact = lipschitz_fact(network, region, part, whole.sweeps, rest, cover, curved)
         tree = None if cover is None else cover.tree()
         if tree is not None and len(tree.layer) <= _SMALL and max(network.sizes) <= _SMALL:
             with suppress(ProofFailed):  # where terms cancel, pieces in other batches may round to another bound
-                again = lipschitz_fact(network, region, part, whole.sweeps, rest, tree, curved, remembered=True)
+                again = lipschitz_fact(network, region, part, whole.sweeps, rest, tree, curved)
                 fact = max(fact, again, key=lambda one: one.bound)
         found = Certificate.of(Proved(fact, whole.sweeps, rest, candidate.layers), method)
         found = replace(found, tree=tree, curved=curved)
