@@ -394,13 +394,9 @@ PLANTED: dict[Law, list[Mistake]] = {
         plant("taylor.fit", lambda honest, *given: replace(found := honest(*given), error=0.5 * found.error)),
         of_the_tables(lambda poly: {"values": poly.values[:, : poly.values.shape[1] // 2]}),  # half of the corners
         of_the_tables(lambda poly: {"slack": 0.0 * poly.slack, "slacks": [0.0 * part for part in poly.slacks]}),
-        of_the_tables(lambda poly: {"touched": [0.0 * part for part in poly.touched]}),  # no fifth degree
+        of_the_tables(lambda poly: {"touched": [0.0 * part for part in poly.touched]}),  # no higher degrees
         of_the_tables(lambda poly: {"sides": [0.5 * side for side in poly.sides]}),  # half of an interval
-        plant("taylor.SecondOrder._total", lambda honest, *given: honest(*given[:-1], 0.0 * given[-1])),
-        plant(
-            "taylor.SecondOrder._total",
-            lambda honest, order, half, last, four, *rest: honest(order, half, last, 0 * four, *rest),
-        ),
+        plant("taylor.SecondOrder._beyond", lambda honest, *given: 0.0 * honest(*given)),
         plant("taylor.SecondOrder.__init__", no_remainders_of_layers_before),
         plant("taylor.SecondOrder.bound", intervals_of_another_piece),
     ],

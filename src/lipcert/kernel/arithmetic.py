@@ -34,7 +34,7 @@ import numpy as np
 from scipy import sparse
 
 from lipcert.errors import ProofFailed
-from lipcert.model.arrays import Array, Weight, dense, product, times
+from lipcert.model.arrays import Array, Weight, dense, times
 
 U: Final = 2.0**-53
 """The unit of roundoff of float64."""
@@ -615,8 +615,8 @@ def _product(one: Weight, two: Weight) -> Array:
     if not sparse.issparse(one):
         return times(one, two)
     if sparse.issparse(two) or two.ndim == 2:
-        return product(one, dense(two))
-    return np.stack([product(one, single) for single in two])
+        return np.asarray(one @ dense(two))
+    return np.stack([np.asarray(one @ single) for single in two])
 
 
 def _scaled(matrix: Weight, rows: Array, columns: Array) -> Weight:

@@ -6,16 +6,14 @@ Over a box c ± h write x = c + h∘δ, so |δ_i| ≤ 1, and give every pre-acti
     φ'(v) = σ + τ₁ + τ₂ + ε,     τ₁ = tL,     τ₂ = tq + c/2·L²,     D = diag φ'(v),     Σ = diag σ.
 
 With p = L + q + w and ∇p_(k+1) = W(Σ∇p + τ₁∇(L + q) + τ₂∇L), what is left of the Jacobian beyond ∇p_N telescopes: it is
-the sum over the layers, with Γ_k the product of all that follows layer k, of
+the sum over the layers, with Γ the product of all that follows a layer, of
 
-    Γ[τ₁∇w + τ₂∇(q + w) + ε∇p] = ∇(Γ⁰(tLw + t/2·q² + c/2·L²q)) + Γ⁰[ε'∇L + ε∇q + (ε + τ₂)∇w] + (Γ - Γ⁰)[…]
+    Γ[τ₁∇w + τ₂∇(q + w) + ε∇p],     ε = t(w + R) + c/2·((L + a)² - L²) + e,     a = q + w + R,
 
-with ε = t(w + R) + c/2·((L + a)² - L²) + e and ε' = tR + c/2·(2L(w + R) + a²) + e, where a = q + w + R and e is the
-error of the fit. The first term is a polynomial of known signs, and its sum with ∇p_N is largest at a corner of the box
-(:class:`Monomials`). Of the rest, Γ⁰ diag(ε') B is at most ‖Γ⁰ diag(g)‖·‖diag(ε'/g) B‖ for any g > 0. All else is
-bounded by sizes. For that Γ = Γ⁰ + Γ¹ + E, Γ¹ linear in δ, where with Γ⁺, E⁺ those of the layer after
+where e is the error of the fit. The norm of the polynomial ∇p_N is largest at a corner of the box (:class:`Monomials`).
+All else is bounded by sizes. For that Γ = Γ⁰ + E, where Γ⁰ has the slopes σ, and with Γ⁺, E⁺ those of the layer after
 
-    |E| ≤ (|E⁺||φ'| + |Γ⁰⁺||φ' - σ - τ₁| + |Γ¹⁺||φ' - σ|)|W|.
+    |E| ≤ (|E⁺||φ'| + |Γ⁰⁺||φ' - σ|)|W|.
 
 Polynomials are those of the floats that were computed: what is lost in computing them joins R, and the Jacobian. It is
 charged by the sizes of all terms, which are multiplied in the order of the terms themselves (:meth:`Size.lost`).
@@ -24,13 +22,14 @@ charged by the sizes of all terms, which are multiplied in the order of the term
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations_with_replacement, pairwise, product
+from itertools import chain, combinations_with_replacement, pairwise, product
 from typing import Final
 
 import numpy as np
 
-from lipcert.kernel.arithmetic import Near, Size, down, largest_norm_above, spectral_above, up
+from lipcert.kernel.arithmetic import Near, Size, down, largest_norm_above, up
 from lipcert.kernel.hints import Interval
 from lipcert.kernel.remainder import Fit, fit
 from lipcert.model.arrays import Array, dense
@@ -73,7 +72,7 @@ class Second:
 class Monomials:
     """Products, gradients and corners of polynomials in ``d`` variables over a box |δ_i| ≤ 1.
 
-    A polynomial is its coefficients of monomials δ_i δ_j … with i ≤ j ≤ …, of degree four at most. Without squares it
+    A polynomial is its coefficients of monomials δ_i δ_j … with i ≤ j ≤ …, of degree three at most. Without squares it
     is affine in each δ_i, and then a convex function of it is largest at a corner. So
 
         δ_i² = ½ ± ½,     δ_i² δ_j = ½ δ_j ± ½,     δ_i³ = ¾ δ_i ± ¼
@@ -82,35 +81,30 @@ class Monomials:
 
     Attributes
     ----------
-    count : numbers of monomials of degree 0, 1, 2, 3, 4.
+    count : numbers of monomials of degree 0, 1, 2, 3.
     values : the monomials of degree three at most, without squares, at the corners, (monomials, corners).
     slack : how far each is from that at most, (monomials,).
     sides, slacks : per degree 1, 2 and 3 the same at half of the corners, those with δ_1 = 1, (corners, monomials).
-    by_line, by_square : which monomial of degree four the products of a variable and one of degree three, and of two of
-        degree two, are; ones and zeros.
     touched : per degree 2 and 3, how often a variable is in a monomial, (d, monomials).
     """
 
     def __init__(self, d: int) -> None:
-        lists = [list(combinations_with_replacement(range(d), degree)) for degree in range(5)]
+        lists = [list(combinations_with_replacement(range(d), degree)) for degree in range(4)]
         place = [{monomial: number for number, monomial in enumerate(part)} for part in lists]
         self.d, self.count = d, [len(part) for part in lists]
         pairs = np.array(lists[2])
         self.first, self.second = pairs[:, 0], pairs[:, 1]
         self.both = np.where(self.first == self.second, 1.0, 2.0)[:, None]
         self.third = np.array([[place[3][_sorted(i, *pair)] for pair in lists[2]] for i in range(d)])
-        fourth = np.eye(self.count[4])
-        self.by_line = fourth[[place[4][_sorted(i, *other)] for i, other in product(range(d), lists[3])]]
-        self.by_square = fourth[[place[4][_sorted(*one, *other)] for one, other in product(lists[2], lists[2])]]
         self.touched = [np.array([[part.count(i) for part in lists[m]] for i in range(d)], dtype=float) for m in (2, 3)]
         self.gradients = []
-        for degree in range(1, 5):
+        for degree in range(1, 4):
             source = np.array([[place[degree][_sorted(j, *part)] for part in lists[degree - 1]] for j in range(d)])
             times = np.array([[part.count(j) + 1.0 for part in lists[degree - 1]] for j in range(d)])
             self.gradients.append((source, times))
         signs = np.array(list(product([-1.0, 1.0], repeat=d)))
         values, slack = [], []
-        for monomial in (part for degree in range(4) for part in lists[degree]):
+        for monomial in chain(*lists):
             value, off = np.ones(len(signs)), 0.0
             for i, power in Counter(monomial).items():
                 factor, kept, least = _POWERS[power]
@@ -121,8 +115,8 @@ class Monomials:
         self.values, self.slack = np.array(values), np.array(slack)
         ends = np.cumsum(self.count)
         some = np.ascontiguousarray(self.values[:, len(signs) // 2 :].T)
-        self.sides = [np.ascontiguousarray(some[:, a:b]) for a, b in pairwise(ends[:4])]
-        self.slacks = [self.slack[a:b] for a, b in pairwise(ends[:4])]
+        self.sides = [np.ascontiguousarray(some[:, a:b]) for a, b in pairwise(ends)]
+        self.slacks = [self.slack[a:b] for a, b in pairwise(ends)]
 
     def doubled(self, B: Array) -> Array:
         """L² for L = Bδ, (count, d, n) → (count, pairs, n)."""
@@ -135,12 +129,12 @@ class Monomials:
 
     def split(self, Z: Array) -> tuple[Array, Array, Array]:
         """The parts of degree 1, 2 and 3 of coefficients (count, monomials, n)."""
-        _, d, pairs, *_ = self.count
+        _, d, pairs, _ = self.count
         return Z[:, :d], Z[:, d : d + pairs], Z[:, d + pairs :]
 
-    def gradient(self, parts: list[Array]) -> Array:
-        """The gradient of polynomials, given by degree (..., monomials); (..., d, monomials of degree ≤ 3)."""
-        found = [part[..., source] * times for part, (source, times) in zip(parts, self.gradients, strict=False)]
+    def gradient(self, parts: Sequence[Array]) -> Array:
+        """The gradient of polynomials, given by degree (..., monomials); (..., d, monomials of degree ≤ 2)."""
+        found = [part[..., source] * times for part, (source, times) in zip(parts, self.gradients, strict=True)]
         return np.concatenate(found, axis=-1)
 
 
@@ -196,28 +190,22 @@ class Polynomial:
 class Slopes:
     """The slopes σ + τ₁ + τ₂ + ε of a layer, and the sizes of what there is of them, (count, n).
 
-    By ε = t(w + R) + c/2·((L + a)² - L²) + e, and by what is known of φ'(v) - σ alone.
-
     Attributes
     ----------
     fit : σ, t, c and the error e of the fit.
     slope, rate, bow : |σ|, |t| and |c|.
-    swing, sway, off : |τ₁|, |τ₂| and |ε|.
-    error, other : |ε - tw - cLq - cLw| and |ε - tw|.
-    most, open, whole : |φ'(v)|, |φ'(v) - σ - τ₁| and |φ'(v) - σ|.
+    off, open, whole : |ε|, |φ'(v) - σ - τ₁| and |φ'(v) - σ|.
+    most : |φ'(v)|.
     added : |φ(v) - φ(v̂) - σ(s - R) - t/2·L² - tLq - c/6·L³ - σR|, with s = L + a.
     """
 
     def __init__(self, layer: Polynomial, fit: Fit) -> None:
         linear, more = layer.linear, layer.more
         self.fit, self.slope, self.rate, self.bow = fit, Size.of(fit.slope), Size.of(fit.rate), Size.of(fit.bow)
-        still, bowed, bent = self.rate * layer.rest + Size(fit.error), self.bow * linear, 0.5 * self.bow * more
-        self.swing, self.sway = self.rate * linear, self.rate * layer.square + 0.5 * bowed * linear
-        self.error = bowed * layer.rest + bent * more + still
-        self.other = bent * (linear + linear + more) + still
-        self.off = self.other + self.rate * layer.cube
-        self.open = self.sway + self.off
-        self.whole, self.most = self.swing + self.open, self.slope + Size(fit.apart)
+        bent = 0.5 * self.bow * more * (linear + linear + more)
+        self.off = self.rate * (layer.cube + layer.rest) + bent + Size(fit.error)
+        self.open = self.rate * layer.square + 0.5 * self.bow * linear.squared() + self.off
+        self.whole, self.most = self.rate * linear + self.open, self.slope + Size(fit.apart)
         third = more * (3.0 * linear * (linear + more) + more.squared())
         self.added = 0.5 * self.rate * layer.crossed + self.bow * third / 6.0 + Size(fit.rest)
 
@@ -230,17 +218,14 @@ class SecondOrder:
         self.sizes = [Size(Near.weights(weight).size) for weight, *_ in self.layers]
         self.poly = Monomials(network.inputs)
 
+    @np.errstate(all="ignore")
     def bound(self, lower: Array, upper: Array, low: list[Array], high: list[Array]) -> Second:
         """At least the norm of the Jacobian on each box (count, d), where pre-activations lie between low and high."""
-        with np.errstate(all="ignore"):
-            return self._bound(lower, upper, list(zip(low, high, strict=True)))
-
-    def _bound(self, lower: Array, upper: Array, known: list[Interval]) -> Second:
         center = 0.5 * lower + 0.5 * upper
         half = up(np.maximum(upper - center, center - lower))
         half = np.maximum(half, _FLAT * half.max(axis=-1, keepdims=True))
-        hidden, value, last, intervals, empty = self._forward(center, half, known)
-        bounds, entries = self._backward(half, hidden, last)
+        hidden, value, last, intervals, empty = self._forward(center, half, low, high)
+        bounds, entries = self._largest(half, last, self._beyond(hidden, last, half.shape))
         rest = last.rest.above
         outputs = np.concatenate([up(value + up(last.above + rest)), up(up(last.below + rest) - value)], axis=-1)
         flat = ~(half > np.finfo(float).tiny).all(axis=-1)
@@ -252,7 +237,7 @@ class SecondOrder:
         return Second(bounds, entries, outputs, floor, roof, empty)
 
     def _forward(
-        self, center: Array, half: Array, known: list[Interval]
+        self, center: Array, half: Array, lows: list[Array], highs: list[Array]
     ) -> tuple[list[tuple[Polynomial, Slopes]], Array, Polynomial, list[Interval], Array]:
         """The hidden layers, values and polynomials of the last one, intervals, and which pieces are without inputs."""
         hidden: list[tuple[Polynomial, Slopes]] = []
@@ -264,7 +249,7 @@ class SecondOrder:
         Z = np.zeros((len(B), sum(self.poly.count[1:4]), B.shape[-1]))
         Z[:, : self.poly.d] = B
         layer = Polynomial(self.poly, Z, fuzz + Size(value.error), fuzz)
-        for k, (low, high) in enumerate(known):
+        for k, (low, high) in enumerate(zip(lows, highs, strict=True)):
             neurons, (weight, bias, _) = self.layers[k][2], self.layers[k + 1]
             assert neurons is not None
             middle, room = value.value, layer.rest.above
@@ -300,84 +285,27 @@ class SecondOrder:
         self.poly.add_product(cube, B, factor)
         return (found.reshape(-1, Z.shape[-1]) @ self.layers[k + 1][0].T).reshape(*Z.shape[:2], -1)
 
-    def _backward(self, half: Array, hidden: list[tuple[Polynomial, Slopes]], last: Polynomial) -> tuple[Array, Array]:
-        """Bounds of the norm and of the entries.
-
-        Γ⁰ is G, Γ¹ is H, and K is |Γ¹|; sizes of Jacobians are by δ_j, their norms by x_j = h_j δ_j.
-        """
-        count, d = half.shape
-        weight, columns = self.layers[-1][0], half[:, :, None]
-        G = np.broadcast_to(weight, (count, *weight.shape))
-        H, K = np.zeros((count, d, *weight.shape)), Size(np.zeros(G.shape))
-        E = Size.of(G).lost(0)
-        quartic = np.zeros((count, len(weight), self.poly.count[4]))
-        entries = Size(np.broadcast_to(last.fuzz.value[..., None], (count, len(weight), d)), last.fuzz.units)
-        factors: list[tuple[Array, Array]] = []
-        third = Size(np.zeros(count))
+    def _beyond(self, hidden: list[tuple[Polynomial, Slopes]], last: Polynomial, shape: tuple[int, ...]) -> Size:
+        """The entries of what is left of the Jacobian, (count, outputs, d), by δ_j; Γ⁰ is G."""
+        weight = self.layers[-1][0]
+        G = np.broadcast_to(weight, (shape[0], *weight.shape))
+        E, found = Size.of(G).lost(0), Size(np.zeros((shape[0], len(weight), shape[1]))) + last.fuzz[..., None]
         for k, (layer, seen) in reversed(list(enumerate(hidden))):
-            n, size, B = layer.Z.shape[-1], Size.of(G), layer.Z[:, :d]
-            # Γ⁰ diag(ε') B by factors
-            along, across = size.length(1), (Size.of(B) / columns).length(1)
-            g = _between(seen.error.value * (across.value / along.value))
-            over = (seen.error / g).above
-            factors.append((G * g[:, None, :], B * (1.0 / columns) * over[:, None, :]))
-            third = third + (along * g * (across * over)).sum(-1).lost(8)
-            # all else by sizes
-            off, sway, loose = seen.off[:, None, :], seen.sway[:, None, :], (seen.most * layer.fuzz)[:, None, :]
-            near = seen.other[:, None, :] * layer.bent + off * layer.twisted + loose
-            far = (seen.swing[:, None, :] + sway + off) * layer.twisted + (sway + off) * layer.bent + off * B + loose
-            entries = entries + size @ near.T + (K + E) @ far.T
-            if not k:
-                break
-            GB = G[:, :, None, :] * (seen.fit.rate[:, None, :] * B)[:, None]
-            four, five = self._signed(G, GB, layer, seen)
-            quartic, entries = quartic + four, entries + five
-            # Γ of the layer before
-            beyond = E * seen.most[:, None, :] + size * seen.open[:, None, :] + K * seen.whole[:, None, :]
-            moved = (size + K) * seen.slope[:, None, :] + size * seen.swing[:, None, :]
-            E = beyond @ self.sizes[k] + (moved @ self.sizes[k]).lost(n + 16)
-            weight, slope = self.layers[k][0], seen.fit.slope[:, None, :]
-            H = H * slope[:, None] + np.swapaxes(GB, 1, 2)
-            H = (H.reshape(-1, n) @ weight).reshape(*H.shape[:3], -1)
-            K, G = Size.of(H).sum(1), (G * slope) @ weight
-        left, right = (Size(spectral_above(np.concatenate(side, axis=-1))) for side in zip(*factors, strict=True))
-        return self._total(half, last, quartic, entries, third + left * right)
+            off, open_, whole = (size[:, None, :] for size in (seen.off, seen.open, seen.whole))
+            most, size, linear = seen.most[:, None, :], Size.of(G), Size.of(self.poly.split(layer.Z)[0])
+            left = whole * layer.twisted + open_ * layer.bent + off * linear + most * layer.fuzz[:, None, :]
+            found = found + (size + E) @ left.T
+            lost = ((size * seen.slope[:, None, :]) @ self.sizes[k]).lost(G.shape[-1] + 16)
+            E = (E * most + size * whole) @ self.sizes[k] + lost
+            G = (G * seen.fit.slope[:, None, :]) @ self.layers[k][0]
+        return found
 
-    def _signed(self, G: Array, GB: Array, layer: Polynomial, seen: Slopes) -> tuple[Array, Size]:
-        """Γ⁰(tLw + t/2·q² + c/2·L²q), (count, outputs, monomials), and |∇(Γ⁰(tq + c/2·L²)w)| by δ_j.
-
-        Both are sums over n neurons of products of a monomial's coefficient with another's. What floats lose of them,
-        and of the sums over layers, joins the second; a monomial of degree five has a derivative of at most five times
-        its size.
-        """
-        count, outputs, d, n = GB.shape
-        B, q, w = self.poly.split(layer.Z)
-        bows = (0.5 * seen.fit.bow)[:, None, :] * self.poly.doubled(B)
-        lines = GB.reshape(count, outputs * d, n) @ np.swapaxes(w, 1, 2)
-        half, whole = ((size * seen.fit.rate)[:, None, :] * q + bows for size in (0.5, 1.0))
-        squares = (G[:, :, None, :] * half[:, None]).reshape(count, -1, n) @ np.swapaxes(q, 1, 2)
-        fifth = (G[:, :, None, :] * whole[:, None]).reshape(count, -1, n) @ np.swapaxes(w, 1, 2)
-        four = lines.reshape(count, outputs, -1) @ self.poly.by_line  # adds up terms of equal monomials
-        four = four + squares.reshape(count, outputs, -1) @ self.poly.by_square
-        five, (pairs, triples) = Size.of(fifth.reshape(count, outputs, *self.poly.count[2:4])), self.poly.touched
-        wide = seen.rate * layer.squares + seen.bow * layer.linear.squared()
-        rough = Size.of(G) * (seen.rate * layer.linear)[:, None, :] @ layer.cubes[..., None]
-        rough = rough + Size.of(G) * wide[:, None, :] @ (layer.squares + layer.cubes)[..., None]
-        return four, five.sum(3) @ pairs.T + five.sum(2) @ triples.T + 5.0 * rough.lost(n + len(self.layers) + 64)
-
-    def _total(self, half: Array, last: Polynomial, quartic: Array, entries: Size, third: Size) -> tuple[Array, Array]:
-        """The largest norm and entries at a corner with all that is added to them."""
-        rows, parts = half[:, None, :], self.poly.split(last.Z)
-        C = self.poly.gradient([*(np.swapaxes(part, 1, 2) for part in parts), quartic])
-        sizes = Size.of(C)
-        own = sizes @ self.poly.slack + sizes.sum(-1).lost(C.shape[-1] + 64)
-        entries = (entries + own) / rows
-        corners = np.moveaxis((C * (1.0 / rows)[..., None]) @ self.poly.values, -1, 1)
-        norms = Size(largest_norm_above(corners, 7)) + entries.length((1, 2))
-        largest = Size.of(corners).max(1) + entries + third[:, None, None]
-        return (norms + third).above, largest.above
-
-
-def _between(square: Array) -> Array:
-    """The root, or a float near it that can be divided by."""
-    return np.clip(np.sqrt(square), 1e-100, 1e100)
+    def _largest(self, half: Array, last: Polynomial, beyond: Size) -> tuple[Array, Array]:
+        """The norm and the entries of ∇p_N, largest at a corner, with what is left; by x_j = h_j δ_j."""
+        rows = half[:, None, :]
+        C = self.poly.gradient([np.swapaxes(part, 1, 2) for part in self.poly.split(last.Z)])
+        sizes, n = Size.of(C), C.shape[-1]
+        beyond = (beyond + sizes @ self.poly.slack[:n] + sizes.sum(-1).lost(n + 64)) / rows
+        corners = np.moveaxis((C * (1.0 / rows)[..., None]) @ self.poly.values[:n], -1, 1)
+        norms = Size(largest_norm_above(corners, 7)) + beyond.length((1, 2))
+        return norms.above, (Size.of(corners).max(1) + beyond).above

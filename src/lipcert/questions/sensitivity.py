@@ -12,6 +12,7 @@ import numpy as np
 from lipcert.answers.proofs import Pieces, Proof
 from lipcert.answers.sensitivity import Sensitivity, pair_facts, sensitivities
 from lipcert.arguments.networks import check_network
+from lipcert.arguments.numbers import indices
 from lipcert.errors import Interrupted, InvalidInput, ProofFailed
 from lipcert.kernel.cover import Cover
 from lipcert.kernel.facts import PairsFact
@@ -22,7 +23,6 @@ from lipcert.kernel.taylor import curved
 from lipcert.methods.greedy import ClosedForm
 from lipcert.methods.method import Method, Problem
 from lipcert.methods.split import FEW_INPUTS, VANISHING, Auto, RowSearch, attained, entry_sizes
-from lipcert.model.arrays import indices
 from lipcert.model.network import Network
 from lipcert.model.regions import Everywhere, Region
 from lipcert.questions.certify import question
