@@ -34,7 +34,6 @@ import numpy as np
 
 import lipcert as lc
 from lipcert.errors import LipcertError
-from lipcert.kernel.hints import Lipschitz
 from lipcert.methods import semidefinite
 from lipcert.methods.semidefinite import Inequality, Solution, SolverFailed
 from lipcert.model.arrays import Array
@@ -42,6 +41,7 @@ from lipcert.published import eclipse
 from lipcert.published.lipsdp import ACCURACY
 from lipcert.reproduce.cells import paper_center, paper_network
 from lipcert.reproduce.printed import paper_table
+from lipcert.suggest.hints import Lipschitz
 
 Rule = Callable[[], Any]
 

@@ -11,10 +11,11 @@ import pytest
 
 import lipcert as lc
 from lipcert.kernel.checker import lipschitz_fact
-from lipcert.kernel.hints import Hints, Part
+from lipcert.kernel.facts import Part
 from lipcert.model.activations import TABLE, Activation
 from lipcert.model.arrays import Array, dense
 from lipcert.model.regions import Region
+from lipcert.suggest.hints import Hints
 
 ROWS: list[Activation] = [
     *(lc.activation(name) for name in TABLE if name not in ("square", "cube")),

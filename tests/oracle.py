@@ -13,11 +13,11 @@ from exact import ball, rational
 from lipcert.audit.balls import Balls, Interval, plus_diagonal, positive_definite
 from lipcert.audit.engine import Layer, Pass, inputs_of, read
 from lipcert.definitions.functions import Function, most
-from lipcert.kernel.hints import Hints
 from lipcert.kernel.step import Step
-from lipcert.kernel.sweep import Sweep, View
+from lipcert.kernel.sweep import Sweep
 from lipcert.model.network import Network
 from lipcert.model.regions import Region
+from lipcert.suggest.hints import Hints, View
 
 
 class Oracle(Pass):

@@ -28,8 +28,7 @@ from architecture import Architecture
 from lipcert.answers.radius import ClassBounds
 from lipcert.answers.sensitivity import sensitivities
 from lipcert.kernel.cover import Cover
-from lipcert.kernel.facts import LipschitzFact
-from lipcert.kernel.hints import Part
+from lipcert.kernel.facts import LipschitzFact, Part
 from lipcert.kernel.outputs import output_at
 from lipcert.kernel.piece_bounds import PieceBounds
 from lipcert.methods import split

@@ -17,7 +17,6 @@ from lipcert.errors import (
 )
 from lipcert.importers import load
 from lipcert.importers.kernels import conv_stack
-from lipcert.kernel.hints import Linear, Lipschitz
 from lipcert.methods.greedy import ClosedForm, Diagonal, Scalar
 from lipcert.methods.joint import Joint
 from lipcert.methods.lower import LowerBound, lower_bound
@@ -43,6 +42,7 @@ from lipcert.questions.reach import reach
 from lipcert.questions.sensitivity import sensitivity
 from lipcert.questions.sweep import SweepRow, sweep
 from lipcert.questions.verify import load_answer, save_answer, verify
+from lipcert.suggest.hints import Linear, Lipschitz
 
 __version__ = "0.2.0"
 

@@ -19,9 +19,9 @@ from attack.points import as_fraction, inside
 from attack.trees import forged, settled_tree
 from attack.truth import Model, Point, Witness, decided, phi, stretch
 from exact import precision, rational
-from lipcert.kernel.cover import Tree
 from lipcert.model.network import Network
 from lipcert.model.regions import Region
+from lipcert.suggest.hints import Tree
 
 Case = tuple[Network, Region, Point, Point]
 """A network, a region, a point near its edge, and a direction."""

@@ -18,8 +18,7 @@ import lipcert as lc
 from attack.truth import Point, Witness
 from lipcert.answers.certificate import Certificate
 from lipcert.errors import LipcertError
-from lipcert.kernel.cover import Tree
-from lipcert.kernel.hints import Linear, Lipschitz
+from lipcert.suggest.hints import Linear, Lipschitz, Tree
 
 
 @dataclass(eq=False)

@@ -19,8 +19,9 @@ from attack.trees import random_tree
 from fuzz_bytes import mangled
 from fuzz_documents import rewritten, signed
 from lipcert.answers.certificate import Certificate
-from lipcert.kernel.hints import Hints, Linear, Lipschitz, Part
+from lipcert.kernel.facts import Part
 from lipcert.model.arrays import Array
+from lipcert.suggest.hints import Hints, Linear, Lipschitz
 
 _HOW = (
     "lc.ClosedForm()",

@@ -12,9 +12,9 @@ from attack.draw import extreme, leaky, plain, region, some, tilted
 from attack.log import Log, decimal
 from attack.points import belongs, fractions, steepest
 from attack.truth import Model, outputs
-from lipcert.kernel.hints import Hints
 from lipcert.model.network import Network
 from lipcert.model.norms import NORMS
+from lipcert.suggest.hints import Hints
 
 
 def rules(rng: np.random.Generator, log: Log) -> None:

@@ -12,12 +12,12 @@ from attack.draw import case, extreme, leaky, like, plain, region, some
 from attack.log import Log
 from attack.points import steepest
 from lipcert.answers.certificate import Certificate
-from lipcert.kernel.cover import LEAF, Tree
-from lipcert.kernel.hints import Hints, Part
+from lipcert.kernel.facts import Part
 from lipcert.kernel.piece_bounds import AXIS
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 from lipcert.model.regions import Ball, Box, Region
+from lipcert.suggest.hints import LEAF, Hints, Tree
 
 Case = tuple[Network, Region, Tree]
 _MOST = 1.7e308

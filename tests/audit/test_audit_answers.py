@@ -21,11 +21,11 @@ from lipcert.audit.engine import Entries, centre_values, jacobian
 from lipcert.audit.second_order import secants
 from lipcert.definitions.functions import precision
 from lipcert.definitions.rows import function
-from lipcert.kernel.cover import LEAF, Tree
 from lipcert.methods.second_order import _Objective
 from lipcert.model.activations import Activation
 from lipcert.model.network import Network
 from lipcert.questions.prove_outputs import prove_outputs
+from lipcert.suggest.hints import LEAF, Tree
 from networks import NAMED_ROWS, named, random_network, spread
 from second_opinion import refusal, refused
 

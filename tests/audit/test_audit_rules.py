@@ -18,11 +18,11 @@ from lipcert.audit.taylor import Expansion, remainders
 from lipcert.definitions.functions import Function, View, ball, precision
 from lipcert.definitions.rows import function
 from lipcert.kernel.fourier import by_channel, prove_symbols
-from lipcert.kernel.hints import Hints
 from lipcert.model.activations import Activation
 from lipcert.model.norms import PLAIN
 from lipcert.model.regions import Region
 from lipcert.questions import verify as questions
+from lipcert.suggest.hints import Hints
 from networks import ROW_LABELS, ROWS, random_network
 from second_opinion import refused
 

@@ -28,11 +28,11 @@ from lipcert.audit import engine
 from lipcert.definitions.functions import precision
 from lipcert.definitions.rows import function
 from lipcert.errors import LipcertError, ProofFailed
-from lipcert.kernel.cover import LEAF, Tree
 from lipcert.model.activations import Activation
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 from lipcert.model.regions import Region
+from lipcert.suggest.hints import LEAF, Tree
 from networks import ROW_LABELS, ROWS, random_network
 from second_opinion import refused
 
@@ -320,7 +320,7 @@ def test_mutants_are_refused_or_true(number: int) -> None:
 def test_it_shares_nothing_but_what_it_says() -> None:
     """Every import is of the folder itself, of definitions, data and suggestions, or of plain libraries."""
     data = ("errors", "model.activations", "model.arrays", "model.network", "model.norms", "model.regions")
-    allowed = {f"lipcert.{name}" for name in (*data, "answers.certificate", "kernel.hints")}
+    allowed = {f"lipcert.{name}" for name in (*data, "answers.certificate", "kernel.facts")}
     seen = set()
     for path in FOLDER.glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

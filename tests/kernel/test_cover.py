@@ -11,9 +11,10 @@ import pytest
 import lipcert as lc
 from lipcert.errors import ProofFailed
 from lipcert.kernel.checker import lipschitz_fact
-from lipcert.kernel.cover import LEAF, Cover
+from lipcert.kernel.cover import Cover
 from lipcert.kernel.piece_bounds import AXIS, PieceBounds
 from lipcert.model.norms import Norms
+from lipcert.suggest.hints import LEAF
 from networks import random_network
 
 NETWORK = random_network(5, (3, 10, 10, 2), "relu", gain=2.5)

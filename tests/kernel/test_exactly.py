@@ -17,11 +17,11 @@ from lipcert.audit.balls import balls
 from lipcert.audit.taylor import Taylor, _basis, norms_above
 from lipcert.errors import ProofFailed
 from lipcert.kernel.fourier import prove_symbols
-from lipcert.kernel.hints import Hints
 from lipcert.model.arrays import dense
 from lipcert.model.network import Network
 from lipcert.model.regions import Region
 from lipcert.questions.verify import proved
+from lipcert.suggest.hints import Hints
 from networks import random_network
 
 Row = list[Fraction]

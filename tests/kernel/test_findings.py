@@ -19,7 +19,6 @@ import lipcert as lc
 from lipcert.answers.certificate import Certificate
 from lipcert.errors import InvalidInput, LipcertError, ProofFailed
 from lipcert.kernel import arithmetic as rounding
-from lipcert.kernel.cover import LEAF, Tree
 from lipcert.kernel.domain import Domain
 from lipcert.kernel.enclosures import BackSubstitution
 from lipcert.kernel.neuron_bounds import relax, slope_bounds
@@ -28,6 +27,7 @@ from lipcert.model.activations import Activation
 from lipcert.model.couplings import Coupling
 from lipcert.model.network import Layer, Network, Neurons
 from lipcert.model.regions import Region
+from lipcert.suggest.hints import LEAF, Tree
 from networks import spread
 from planted import other_powers
 

@@ -14,12 +14,12 @@ from lipcert import ProofFailed
 from lipcert.kernel import fourier
 from lipcert.kernel.arithmetic import largest_eigenvalue_above
 from lipcert.kernel.fourier import Torus, by_channel, prove_symbols, torus_of
-from lipcert.kernel.hints import Hints
 from lipcert.kernel.neuron_bounds import all_slopes
 from lipcert.methods.fourier import FourierChain, closed_form
 from lipcert.model.arrays import Array
 from lipcert.model.convolution import Convolution
 from lipcert.model.network import Network
+from lipcert.suggest.hints import Hints
 from networks import named, proved_bound
 from networks import spread as combinations
 

@@ -17,12 +17,11 @@ from lipcert.audit.balls import Balls, balls, dot
 from lipcert.kernel import arithmetic as near
 from lipcert.kernel.domain import Domain
 from lipcert.kernel.enclosures import stretch_below, trajectory
-from lipcert.kernel.hints import Enclosure, Hints, Interval, Linear, Lipschitz
 from lipcert.kernel.step import Step, activate
 from lipcert.kernel.sweep import Sweep, proving
-from lipcert.model.arrays import Array, dense
+from lipcert.model.arrays import Array, Interval, dense
 from lipcert.model.regions import Region
-from lipcert.suggest.multipliers import StoredGuide
+from lipcert.suggest.hints import Enclosure, Hints, Linear, Lipschitz, StoredGuide
 from networks import ROWS
 from oracle import Oracle, below, check_inside, exact_layers, norm, rules_of, single, value_over
 

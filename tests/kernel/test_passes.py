@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import lipcert as lc
-from lipcert.kernel.hints import BOTH, Linear, Part
+from lipcert.kernel.facts import Part
 from lipcert.kernel.sweep import ask, intervals, passed
 from lipcert.methods.method import MethodGuide
-from lipcert.suggest.reports import layer_reports
+from lipcert.suggest.hints import BOTH, Linear, layer_reports
 from networks import random_network
 
 NETWORK = random_network(5, (3, 6, 5, 4, 2), "elu", gain=2.0)

@@ -16,7 +16,6 @@ import pytest
 
 import lipcert as lc
 from lipcert.errors import ProofFailed
-from lipcert.kernel.hints import Curved
 from lipcert.kernel.outputs import OutputBounds
 from lipcert.kernel.quadratic_form import DualHints, QuadraticHints
 from lipcert.kernel.second_order_jacobian import prove_second_order_jacobian
@@ -29,6 +28,7 @@ from lipcert.model.activations import Activation
 from lipcert.model.arrays import Array
 from lipcert.model.regions import Region
 from lipcert.questions.prove_outputs import prove_outputs
+from lipcert.suggest.hints import Curved
 from networks import NAMED_ROWS, ROWS, random_network, spread
 from planted import Mistake, plant
 

@@ -13,12 +13,13 @@ import lipcert as lc
 from lipcert.errors import ProofFailed
 from lipcert.kernel import second_order_jacobian as curved
 from lipcert.kernel.checker import lipschitz_fact
-from lipcert.kernel.hints import Curved, Part
+from lipcert.kernel.facts import Part
 from lipcert.kernel.remainder import fit_error
 from lipcert.kernel.second_order_jacobian import inverse_above, prove_second_order_jacobian
 from lipcert.kernel.sweep import proving
 from lipcert.model.activations import Activation
 from lipcert.model.network import Neurons
+from lipcert.suggest.hints import Curved
 from networks import ROW_LABELS, ROWS, random_network
 
 CHAIN = lc.Network.from_weights([[[1.0]], [[1.5]], [[1.0]]], [[0.5], [0.3], None], "hardswish")

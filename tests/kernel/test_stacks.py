@@ -16,7 +16,6 @@ import lipcert as lc
 from exact import PRECISION, precision
 from lipcert.kernel import sweep as sweep_module
 from lipcert.kernel.domain import Domain, Pick
-from lipcert.kernel.hints import BOTH, Enclosure
 from lipcert.kernel.neuron_bounds import slope_bounds
 from lipcert.kernel.step import Image
 from lipcert.kernel.sweep import Sweep, at_centers, proving
@@ -24,6 +23,7 @@ from lipcert.methods.method import Greedy, MethodGuide
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network, Neurons
 from lipcert.model.regions import Region
+from lipcert.suggest.hints import BOTH, Enclosure
 from networks import ROWS
 from oracle import Oracle, below, check_inside, rules_of
 

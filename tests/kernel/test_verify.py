@@ -23,11 +23,12 @@ from lipcert.kernel import step as step_module
 from lipcert.kernel import sweep as sweep_module
 from lipcert.kernel.domain import Domain
 from lipcert.kernel.enclosures import BackSubstitution
-from lipcert.kernel.hints import Hints, Linear, Lipschitz, Part
+from lipcert.kernel.facts import Part
 from lipcert.methods.method import Method
 from lipcert.model.arrays import Array
 from lipcert.model.network import Layer, Network, Neurons
 from lipcert.model.regions import Region
+from lipcert.suggest.hints import Hints, Linear, Lipschitz
 from networks import proved_bound, random_network
 from oracle import below
 

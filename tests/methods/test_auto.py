@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 
 import lipcert as lc
-from lipcert.kernel.hints import BOTH
 from lipcert.kernel.piece_bounds import PieceBounds, Pieces
 from lipcert.methods import joint
 from lipcert.methods.joint import Value
@@ -22,6 +21,7 @@ from lipcert.methods.method import Problem
 from lipcert.model.arrays import Array
 from lipcert.model.regions import Region
 from lipcert.reproduce.cells import paper_center, paper_network
+from lipcert.suggest.hints import BOTH
 from networks import random_network
 
 BALL = lc.Ball(paper_center(), 1.0)

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 import lipcert as lc
-from lipcert.kernel.hints import BOTH
 from lipcert.methods.joint import Chain, Value, chosen, log_multipliers
 from lipcert.methods.method import Candidate, Kept, Problem
 from lipcert.model.arrays import Array
 from lipcert.model.regions import Region
 from lipcert.reproduce.cells import paper_network
 from lipcert.reproduce.printed import paper_table
+from lipcert.suggest.hints import BOTH
 from networks import random_network
 
 Slopes = tuple[Array, Array]

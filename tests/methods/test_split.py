@@ -18,10 +18,11 @@ import pytest
 import lipcert as lc
 from lipcert.errors import InvalidInput, ProofFailed
 from lipcert.kernel import cover as ledger
-from lipcert.kernel.cover import LEAF, Tree, prove_tree
+from lipcert.kernel.cover import prove_tree
 from lipcert.kernel.piece_bounds import AXIS, PieceBounds, along_rays, children, has_rays, missed
 from lipcert.methods import split as module
 from lipcert.model.regions import Region
+from lipcert.suggest.hints import LEAF, Tree
 from networks import named, random_network, sampled_norms, spread
 from patterns import true_constant
 

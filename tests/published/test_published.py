@@ -13,7 +13,6 @@ from scipy import sparse
 
 import lipcert as lc
 from lipcert import published as pub
-from lipcert.kernel.hints import Lipschitz
 from lipcert.methods import semidefinite
 from lipcert.methods.method import Problem
 from lipcert.methods.semidefinite import Inequality, Solution, solve, symmetric_sum
@@ -26,6 +25,7 @@ from lipcert.questions.certify import METHODS
 from lipcert.reproduce.cells import paper_center, paper_network
 from lipcert.reproduce.printed import Printed, paper_table
 from lipcert.runtime import machine
+from lipcert.suggest.hints import Lipschitz
 from networks import pairs, random_network, sampled_norms, sampled_quotients, spread
 
 GLOBAL: list[Published] = [pub.Trivial(), pub.SeqLip(), pub.AAO(), pub.LipDiff(steps=60), pub.GeoLIP(), pub.Eclipse()]

@@ -11,10 +11,10 @@ from scipy import sparse
 import lipcert as lc
 from lipcert.kernel.domain import corners
 from lipcert.kernel.enclosures import values
-from lipcert.kernel.hints import BOTH, Linear
 from lipcert.methods.method import Method
 from lipcert.model.arrays import Array
 from lipcert.model.regions import Region
+from lipcert.suggest.hints import BOTH, Linear
 from networks import named, random_network, spread
 
 

@@ -10,13 +10,11 @@ from lipcert.answers.saved import ROOM, Saved
 from lipcert.arguments.words import upward
 from lipcert.errors import ProofFailed
 from lipcert.kernel.checker import Proved, lipschitz_fact
-from lipcert.kernel.cover import Tree
-from lipcert.kernel.facts import LipschitzFact
-from lipcert.kernel.hints import Curved, Hints, Part
+from lipcert.kernel.facts import LipschitzFact, Part
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 from lipcert.model.regions import Region
-from lipcert.suggest.reports import LayerReport
+from lipcert.suggest.hints import Curved, Hints, LayerReport, Tree
 
 
 @dataclass(frozen=True, eq=False)

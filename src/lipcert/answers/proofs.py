@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from lipcert.errors import ProofFailed
-from lipcert.kernel.cover import Cover, Tree
-from lipcert.kernel.hints import Hints, Part
+from lipcert.kernel.cover import Cover
+from lipcert.kernel.facts import Part
 from lipcert.kernel.outputs import OutputBounds, outputs_hinted
 from lipcert.model.network import Network
 from lipcert.model.regions import Region
+from lipcert.suggest.hints import Hints, Tree
 
 Pieces: TypeAlias = tuple[int, Cover | Tree]
 """The pieces of a region, and the number of the proof whose intervals they start from: a cover that was just made, or

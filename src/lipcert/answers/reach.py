@@ -13,10 +13,9 @@ from lipcert.answers.saved import ROOM, Saved
 from lipcert.errors import ProofFailed
 from lipcert.kernel.arithmetic import Approx, down, largest_eigenvalue_above, raised, up
 from lipcert.kernel.facts import EllipsoidFact, Fact
-from lipcert.kernel.hints import Interval
 from lipcert.kernel.outputs import OutputBounds, both_sides, boxed, over_pieces
 from lipcert.kernel.sweep import proving
-from lipcert.model.arrays import Array
+from lipcert.model.arrays import Array, Interval
 from lipcert.model.network import Network
 from lipcert.model.regions import Region
 

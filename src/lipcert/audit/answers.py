@@ -53,10 +53,11 @@ from lipcert.audit.second_order import Place, by_parabolas, prove_curved
 from lipcert.audit.taylor import Expansion
 from lipcert.definitions.functions import ball
 from lipcert.errors import ProofFailed
-from lipcert.kernel.hints import Hints, Part
+from lipcert.kernel.facts import Part
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 from lipcert.model.norms import PLAIN, Norms
+from lipcert.suggest.hints import Hints
 
 
 def verify(network: Network, certificate: Certificate) -> float:

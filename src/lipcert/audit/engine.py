@@ -54,12 +54,12 @@ from lipcert.audit.balls import (
 from lipcert.definitions.functions import Function, View, ball
 from lipcert.definitions.rows import function
 from lipcert.errors import ProofFailed
-from lipcert.kernel.hints import Hints
 from lipcert.model.activations import activation
 from lipcert.model.arrays import Array, dense
 from lipcert.model.network import Network, Neurons
 from lipcert.model.norms import NORMS, PLAIN, Norm, Norms
 from lipcert.model.regions import Ball, Box, Everywhere, Region
+from lipcert.suggest.hints import Hints
 from lipcert.suggest.lines import suggested_lines as suggested
 from lipcert.suggest.multipliers import split_rate, triangular_factor
 

@@ -55,8 +55,8 @@ from lipcert.audit.balls import (
 from lipcert.audit.engine import Inputs, Model
 from lipcert.definitions.functions import Formula, Function, View, ball, least, most
 from lipcert.errors import ProofFailed
-from lipcert.kernel.hints import Curved
 from lipcert.model.arrays import Array
+from lipcert.suggest.hints import Curved
 
 _SHARES = 96
 """Cells on each side of a point."""

@@ -17,7 +17,6 @@ from lipcert.errors import InvalidInput
 from lipcert.importers import examine
 from lipcert.importers.faithful import Imported
 from lipcert.importers.lowering import Origin
-from lipcert.kernel.hints import BOTH
 from lipcert.methods.greedy import ClosedForm
 from lipcert.methods.method import Problem
 from lipcert.model.network import Network
@@ -25,6 +24,7 @@ from lipcert.model.regions import Region
 from lipcert.questions.certify import question
 from lipcert.questions.tables import Cell, Table
 from lipcert.runtime.machine import available_memory, suited_to
+from lipcert.suggest.hints import BOTH
 
 
 def inspect(

@@ -19,11 +19,11 @@ from typing import Any, Final, Literal, TypeAlias, get_args, get_origin, get_typ
 import numpy as np
 
 from lipcert.errors import InvalidInput
-from lipcert.kernel.hints import Enclosure, Linear, Lipschitz
 from lipcert.kernel.quadratic_form import DualHints, QuadraticHints, RowHints
 from lipcert.model.arrays import Array
 from lipcert.model.norms import L1, L2, LInf, Norm
 from lipcert.model.regions import Ball, Box, Everywhere, Region
+from lipcert.suggest.hints import Enclosure, Linear, Lipschitz
 
 Kind: TypeAlias = Any
 """What is expected: a type annotation, or one of the following.

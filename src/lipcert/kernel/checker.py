@@ -9,11 +9,10 @@ import numpy as np
 
 from lipcert.errors import InvalidInput, ProofFailed
 from lipcert.kernel.arithmetic import inflate, matvec, norm_above
-from lipcert.kernel.cover import Cover, Tree, prove_tree
+from lipcert.kernel.cover import Cover, prove_tree
 from lipcert.kernel.domain import Domain, check_region
-from lipcert.kernel.facts import LipschitzFact
+from lipcert.kernel.facts import LipschitzFact, Part
 from lipcert.kernel.fourier import by_channel, prove_symbols
-from lipcert.kernel.hints import Curved, Hints, Interval, Linear, Part
 from lipcert.kernel.jacobian import norm_bounds
 from lipcert.kernel.norm_product import norm_product
 from lipcert.kernel.norms import start_gain
@@ -21,13 +20,11 @@ from lipcert.kernel.piece_bounds import PieceBounds
 from lipcert.kernel.second_order_jacobian import prove_second_order_jacobian
 from lipcert.kernel.sweep import Sweep, intervals, passed, proving, stacked
 from lipcert.kernel.taylor import curved as bends
-from lipcert.model.arrays import Array
+from lipcert.model.arrays import Array, Interval
 from lipcert.model.convolution import Convolution
 from lipcert.model.network import Network
 from lipcert.model.regions import Region
-from lipcert.suggest.guide import Guide
-from lipcert.suggest.multipliers import StoredGuide
-from lipcert.suggest.reports import LayerReport, layer_reports
+from lipcert.suggest.hints import Curved, Guide, Hints, LayerReport, Linear, StoredGuide, Tree, layer_reports
 
 _FAR, _FLAT = 1000.0, 1e-2
 """Sizes of sums, and slopes of a layer, beyond which a batched and a single pass may differ in digits that verify would

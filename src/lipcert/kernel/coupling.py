@@ -42,10 +42,9 @@ from lipcert.kernel.arithmetic import (
     underflow,
     up,
 )
-from lipcert.kernel.hints import Interval
 from lipcert.kernel.neuron_bounds import shares
 from lipcert.kernel.step import LEAST, MOST, middles
-from lipcert.model.arrays import Array
+from lipcert.model.arrays import Array, Interval
 from lipcert.model.couplings import Coupling, Products
 
 _LEAST_SHARE = 2.0**-300

@@ -9,7 +9,7 @@ A stored tree is proved again by the same steps.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,51 +17,17 @@ import numpy as np
 from lipcert.errors import ProofFailed
 from lipcert.kernel.arithmetic import up
 from lipcert.kernel.domain import same_region
-from lipcert.kernel.hints import Hints
 from lipcert.kernel.piece_bounds import Bounding, PieceBounds, Pieces
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 from lipcert.model.norms import PLAIN, Norms
 from lipcert.model.regions import Region
+from lipcert.suggest.hints import LEAF, Hints, Tree
 
-LEAF = -2
-"""In the place of a cut neuron's layer: a node that is not cut."""
 _CHUNK = 64
 """Pieces that are cut together when a tree is proved again; more would not be faster."""
 _AGAIN = 2.0**-24
 """verify() batches pieces differently, so they round differently: room for that, relative to a value."""
-
-
-@dataclass(frozen=True, eq=False)
-class Tree:
-    """What was cut where, as a certificate stores it; the root first, the two children of a cut node after each other.
-
-    Attributes
-    ----------
-    layer : per node, LEAF, AXIS, or the hidden layer (from 0) of the neuron that was cut.
-    index : the axis or the neuron.
-    value : where it was cut.
-    child : number of the first child (below ``value``); the second (above) is the next.
-    bound : the largest value of a leaf, or 0 if that is negative.
-    void, neuron, weight : for leaves that contain no input, three columns of their own: the node, and the weights of
-        the neurons (numbered through all hidden layers) that show it.
-    second, passed : empty; older files name nodes here that were bounded by fewer rules, or not at all.
-    """
-
-    layer: Array
-    index: Array
-    value: Array
-    child: Array
-    bound: float
-    void: Array = field(default_factory=lambda: np.zeros(0, dtype=int))
-    neuron: Array = field(default_factory=lambda: np.zeros(0, dtype=int))
-    weight: Array = field(default_factory=lambda: np.zeros(0))
-    second: Array = field(default_factory=lambda: np.zeros(0, dtype=int))
-    passed: Array = field(default_factory=lambda: np.zeros(0, dtype=int))
-
-    @property
-    def leaves(self) -> int:
-        return int((self.layer == LEAF).sum())
 
 
 class _Node(NamedTuple):

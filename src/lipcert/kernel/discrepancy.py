@@ -22,13 +22,13 @@ from lipcert.kernel.arithmetic import Near, down, up
 from lipcert.kernel.domain import Domain, check_region, corners
 from lipcert.kernel.enclosures import activated
 from lipcert.kernel.facts import DiscrepancyFact
-from lipcert.kernel.hints import BOTH, Interval
 from lipcert.kernel.neuron_bounds import slope_bounds
 from lipcert.kernel.sweep import Sweep, proving
 from lipcert.model.activations import Activation
-from lipcert.model.arrays import Array, dense
+from lipcert.model.arrays import Array, Interval, dense
 from lipcert.model.network import Layer, Network
 from lipcert.model.regions import Ball, Box, Region
+from lipcert.suggest.hints import BOTH
 from lipcert.suggest.multipliers import Hinted
 
 _ENTRIES: Final = 270_000

@@ -28,11 +28,10 @@ from lipcert.kernel.arithmetic import (
 )
 from lipcert.kernel.coupling import coupled_ranges, coupled_values, derivative
 from lipcert.kernel.domain import Domain, Pick
-from lipcert.kernel.hints import Interval
 from lipcert.kernel.neuron_bounds import relax, slope_bounds, value_error
 from lipcert.kernel.norms import length_above
 from lipcert.model.activations import Activation
-from lipcert.model.arrays import Array, Weight, dense, times
+from lipcert.model.arrays import Array, Interval, Weight, dense, times
 from lipcert.model.network import Layer, Network, Neurons
 from lipcert.model.norms import PLAIN, Norm, Norms
 

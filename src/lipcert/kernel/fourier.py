@@ -59,14 +59,14 @@ from lipcert.kernel.arithmetic import (
     raised,
     sum_above,
 )
-from lipcert.kernel.hints import Hints, Interval
 from lipcert.kernel.neuron_bounds import WIDEN, all_slopes
 from lipcert.kernel.step import LEAST, MOST, activate
 from lipcert.kernel.sweep import Sweep, proving
-from lipcert.model.arrays import Array, dense
+from lipcert.model.arrays import Array, Interval, dense
 from lipcert.model.convolution import Convolution
 from lipcert.model.network import Layer, Network
-from lipcert.suggest.multipliers import StoredGuide, largest_eigenvalue
+from lipcert.suggest.hints import Hints, StoredGuide
+from lipcert.suggest.multipliers import largest_eigenvalue
 
 _LARGEST = 2**20
 """Least common multiple of the sizes of a torus; more would need many turns of the circle to be told apart."""

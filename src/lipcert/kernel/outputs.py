@@ -16,23 +16,21 @@ import numpy as np
 from lipcert.errors import ProofFailed
 from lipcert.kernel.arithmetic import Approx, Near, congruence, inflate, norm_above, up
 from lipcert.kernel.checker import rules_of
-from lipcert.kernel.cover import Cover, Tree, prove_leaves, prove_tree
+from lipcert.kernel.cover import Cover, prove_leaves, prove_tree
 from lipcert.kernel.domain import Domain, check_region, corners, radius_above, same_region
 from lipcert.kernel.enclosures import BackSubstitution, held, jacobian, trajectory, values
-from lipcert.kernel.facts import EllipsoidFact, Fact, LipschitzFact, PairsFact, RowsFact, SlopesFact
-from lipcert.kernel.hints import Hints, Interval, Part
+from lipcert.kernel.facts import EllipsoidFact, Fact, LipschitzFact, PairsFact, Part, RowsFact, SlopesFact
 from lipcert.kernel.jacobian import entries
 from lipcert.kernel.neuron_bounds import slope_bounds
 from lipcert.kernel.norm_product import norm_product
 from lipcert.kernel.piece_bounds import Bounding, JacobianEntries, OutputRows, PieceBounds
 from lipcert.kernel.quadratic_form import DualBound, DualHints, QuadraticHints, QuadraticRelaxation, RowHints, Spread
 from lipcert.kernel.sweep import Sweep, proving, stacked
-from lipcert.model.arrays import Array
+from lipcert.model.arrays import Array, Interval
 from lipcert.model.network import Network
 from lipcert.model.norms import PLAIN, LInf
 from lipcert.model.regions import Ball, Region
-from lipcert.suggest.guide import Guide
-from lipcert.suggest.multipliers import StoredGuide
+from lipcert.suggest.hints import Guide, Hints, StoredGuide, Tree
 
 Group: TypeAlias = tuple[int, ...]
 AnyFact = TypeVar("AnyFact", bound=Fact)

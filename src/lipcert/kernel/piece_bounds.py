@@ -30,17 +30,16 @@ from lipcert.errors import ProofFailed
 from lipcert.kernel.arithmetic import Near, inflate
 from lipcert.kernel.domain import Domain, corners
 from lipcert.kernel.enclosures import activated, affine, jacobian
-from lipcert.kernel.hints import Hints, Interval, Linear
 from lipcert.kernel.jacobian import interval_bounds
 from lipcert.kernel.norms import induced_above, spectral_factor
 from lipcert.kernel.sweep import Sweep, intervals, proving
 from lipcert.kernel.taylor import Second, SecondOrder, curved
 from lipcert.model.activations import Activation
-from lipcert.model.arrays import Array, dense, frozen
+from lipcert.model.arrays import Array, Interval, dense, frozen
 from lipcert.model.network import Layer, Network, Neurons
 from lipcert.model.norms import PLAIN, LInf, Norms
 from lipcert.model.regions import Ball, Box, Region
-from lipcert.suggest.guide import Guide
+from lipcert.suggest.hints import Guide, Hints, Linear
 from lipcert.suggest.multipliers import Hinted, advised, kinked
 
 AXIS = -1

@@ -67,10 +67,9 @@ from lipcert.kernel.arithmetic import (
     up,
 )
 from lipcert.kernel.domain import form_over_ball, split_by_box
-from lipcert.kernel.hints import Interval
 from lipcert.kernel.neuron_bounds import kinked, relax, slope_bounds, value_error
 from lipcert.kernel.step import activate
-from lipcert.model.arrays import Array, Weight, dense
+from lipcert.model.arrays import Array, Interval, Weight, dense
 from lipcert.model.network import Layer, Network, Neurons
 from lipcert.model.regions import Ball
 from lipcert.suggest.lines import suggested_lines

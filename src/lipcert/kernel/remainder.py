@@ -13,10 +13,9 @@ from typing import Final
 import numpy as np
 
 from lipcert.kernel.arithmetic import Near, down, inflate, rounded_off, up
-from lipcert.kernel.hints import Interval
 from lipcert.kernel.neuron_bounds import slope_bounds, slope_error, value_error
 from lipcert.model.activations import Activation
-from lipcert.model.arrays import Array
+from lipcert.model.arrays import Array, Interval
 from lipcert.model.network import Neurons
 from lipcert.suggest.lines import slope_parabola
 

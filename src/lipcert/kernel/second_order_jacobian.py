@@ -52,12 +52,12 @@ from lipcert.kernel.arithmetic import (
     up,
 )
 from lipcert.kernel.enclosures import trajectory
-from lipcert.kernel.hints import Curved
 from lipcert.kernel.quadratic_form import first_factor
 from lipcert.kernel.remainder import fit_error
 from lipcert.model.arrays import Array, dense
 from lipcert.model.network import Network
 from lipcert.model.regions import Ball, Region
+from lipcert.suggest.hints import Curved
 
 _SMALLEST_SHARE: Final = 2.0**-20
 """Shares of a sum are at least this: smaller ones would multiply rounding errors."""

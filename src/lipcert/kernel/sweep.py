@@ -30,88 +30,20 @@ import numpy as np
 
 from lipcert.errors import ProofFailed
 from lipcert.kernel.arithmetic import Near, down, inflate, up
-from lipcert.kernel.coupling import Form, coupled_step, form
+from lipcert.kernel.coupling import coupled_step, form
 from lipcert.kernel.domain import Domain, check_region, kind_of, same_region
 from lipcert.kernel.enclosures import BackSubstitution, activated, activated_ends, affine, trajectory
-from lipcert.kernel.hints import Hints, Interval, Linear, Lipschitz, Part
+from lipcert.kernel.facts import Part
 from lipcert.kernel.neuron_bounds import check_domain, slope_bounds
 from lipcert.kernel.norms import columns_times, ellipsoid_above, sound, start_gain
 from lipcert.kernel.step import Image, Step, activate, columns, low_rank_step
 from lipcert.model.activations import Activation
-from lipcert.model.arrays import Array, Weight, frozen
+from lipcert.model.arrays import Array, Interval, Weight, frozen
 from lipcert.model.couplings import Coupling
 from lipcert.model.network import Network, Neurons
 from lipcert.model.norms import PLAIN, Norms
 from lipcert.model.regions import Region
-from lipcert.suggest.guide import Guide
-from lipcert.suggest.multipliers import StoredGuide
-
-_MANY = 4096
-"""Neurons of a large layer of which S is kept at most."""
-
-
-@dataclass(frozen=True, eq=False)
-class View:
-    """What a guide sees of a layer, for a stack of regions; T is relative to the same scale as S.
-
-    Attributes
-    ----------
-    index : the hidden layer, from 0.
-    S : (count, k, k), the ellipsoid of what is kept, divided by 4**exponent.
-    exponent : (count,).
-    alpha, beta : (count, k), the slopes.
-    ahead : the next weight over what is kept, (m, k), or (count, m, k).
-    neurons : (count, k), which neurons of the layer these are. None is all, in order.
-    size : neurons of the layer.
-    part : of a large layer whose step is done some neurons, and what S, which is not kept, says of these.
-    form, network, center : in a network with couplings what the step is made of, and where; T is about the results.
-    """
-
-    index: int
-    S: Array
-    exponent: Array
-    alpha: Array
-    beta: Array
-    ahead: Weight
-    neurons: Array | None
-    size: int
-    part: tuple[Array, Array] | None = None
-    form: Form | None = None
-    network: Network | None = None
-    center: Array | None = None
-
-    @property
-    def variance(self) -> Array:
-        """The diagonal of S, (count, k)."""
-        return np.diagonal(self.S, axis1=-2, axis2=-1)
-
-    def narrow(self, values: Array) -> Array:
-        """Values (count, size) of the layer's neurons, as values of what is kept."""
-        return values if self.neurons is None else np.take_along_axis(values, self.neurons, -1)
-
-    def widen(self, values: Array) -> Array:
-        """Values of what is kept, as values (count, size) of the layer's neurons; zero for the others."""
-        if self.neurons is None:
-            return values
-        full = np.zeros((len(values), self.size))
-        np.put_along_axis(full, self.neurons, values, -1)
-        return full
-
-    def bare(self, some: Array) -> View:
-        """The same without S, but for what it says of some neurons of a single region, if they are not all too many."""
-        own = np.flatnonzero(some[0])
-        names = own if self.neurons is None else self.neurons[0, own]
-        part = (names, frozen(self.S[0][np.ix_(own, own)])) if len(self.S) == 1 and own.size <= _MANY else None
-        return replace(self, S=np.zeros((len(self.S), 0, 0)), part=part)
-
-    def known(self, which: int) -> tuple[Array, Array]:
-        """Neurons of one region, and what S says of them."""
-        if self.part is not None:
-            return self.part
-        if not self.S.shape[-1]:
-            return np.zeros(0, dtype=int), self.S[which]
-        return np.arange(self.size) if self.neurons is None else self.neurons[which], self.S[which]
-
+from lipcert.suggest.hints import Guide, Hints, Linear, Lipschitz, StoredGuide, View
 
 _ENTRIES = 270_000
 """Numbers in a stack of matrices; more would leave the processor's caches."""

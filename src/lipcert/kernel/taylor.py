@@ -30,9 +30,8 @@ from typing import Final
 import numpy as np
 
 from lipcert.kernel.arithmetic import Near, Size, down, largest_norm_above, up
-from lipcert.kernel.hints import Interval
 from lipcert.kernel.remainder import Fit, fit
-from lipcert.model.arrays import Array, dense
+from lipcert.model.arrays import Array, Interval, dense
 from lipcert.model.network import Network
 
 MOST_INPUTS: Final = 8

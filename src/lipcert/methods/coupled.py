@@ -19,9 +19,9 @@ from scipy import linalg
 
 from lipcert.errors import ProofFailed
 from lipcert.kernel.coupling import Form
-from lipcert.kernel.sweep import View
 from lipcert.model.arrays import Array, times
 from lipcert.model.network import Network
+from lipcert.suggest.hints import View
 
 _GRID, _COARSE = np.geomspace(1e-4, 1e4, 400), np.geomspace(0.02, 50.0, 12)
 """Tried values of τ/s - 1, s the least feasible one; of large layers only few."""

@@ -16,16 +16,15 @@ from itertools import pairwise
 import numpy as np
 
 from lipcert.kernel.fourier import Torus, torus_of
-from lipcert.kernel.hints import Hints, Interval
 from lipcert.kernel.neuron_bounds import all_slopes
 from lipcert.methods.greedy import ClosedForm, Scalar
 from lipcert.methods.joint import STILL, Joint, follow, level
 from lipcert.methods.method import Candidate, Method
 from lipcert.methods.split import Auto
-from lipcert.model.arrays import Array, dense
+from lipcert.model.arrays import Array, Interval, dense
 from lipcert.model.network import Network
 from lipcert.runtime.clock import OutOfTime, clock
-from lipcert.suggest.reports import LayerReport
+from lipcert.suggest.hints import Hints, LayerReport
 
 _WORK = 6e9
 """Operations of a value with its gradient; if all frequencies take more, a part of them is used."""

@@ -14,11 +14,11 @@ import numpy as np
 from scipy import linalg, sparse
 from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
-from lipcert.kernel.sweep import View
 from lipcert.methods.coupled import coupled_multipliers
 from lipcert.methods.method import Greedy, Stage, smaller, symmetric
 from lipcert.methods.semidefinite import Inequality, SolverFailed, solve
 from lipcert.model.arrays import Array, Weight, dense, times
+from lipcert.suggest.hints import View
 
 ITERATIVE = 300
 """Above this size Lanczos beats the tridiagonal reduction."""

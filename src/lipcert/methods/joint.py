@@ -20,7 +20,6 @@ import numpy as np
 from scipy import linalg, sparse
 
 from lipcert.arguments.networks import entries
-from lipcert.kernel.hints import Linear
 from lipcert.methods.greedy import ClosedForm, Diagonal, closed_form
 from lipcert.methods.method import Candidate, Kept, Method, Problem, Stage, symmetric
 from lipcert.methods.semidefinite import inverse_of
@@ -28,6 +27,7 @@ from lipcert.model.arrays import Array, Weight, dense, times
 from lipcert.model.norms import PLAIN, Norms
 from lipcert.runtime.clock import OutOfTime, clock, timed
 from lipcert.runtime.machine import enclosing_seconds
+from lipcert.suggest.hints import Linear
 
 LOG4 = float(np.log(4.0))
 _AWAY: tuple[float, ...] = (0.1, 1.0, 3.0)

@@ -18,7 +18,7 @@ from lipcert.answers.certificate import Certificate
 from lipcert.arguments.networks import check_network
 from lipcert.errors import InvalidInput
 from lipcert.kernel.enclosures import at_kink, stretch_below
-from lipcert.kernel.hints import Part
+from lipcert.kernel.facts import Part
 from lipcert.kernel.norms import length_above
 from lipcert.kernel.piece_bounds import Bounding, Pieces
 from lipcert.model.activations import Activation

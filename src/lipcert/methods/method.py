@@ -12,18 +12,17 @@ import numpy as np
 from lipcert.errors import InvalidInput
 from lipcert.kernel.cover import Cover
 from lipcert.kernel.domain import Domain, is_box
-from lipcert.kernel.hints import Curved, Enclosure, Hints, Interval, Linear, Part
-from lipcert.kernel.sweep import Pass, Sweep, View, ask, proving
-from lipcert.model.arrays import Array, Weight, dense, times
+from lipcert.kernel.facts import Part
+from lipcert.kernel.sweep import Pass, Sweep, ask, proving
+from lipcert.model.arrays import Array, Interval, Weight, dense, times
 from lipcert.model.network import Network, Neurons
 from lipcert.model.norms import PLAIN, Norms
 from lipcert.model.regions import Region
 from lipcert.runtime.clock import clock
 from lipcert.runtime.machine import require_memory
-from lipcert.suggest.guide import Guide
+from lipcert.suggest.hints import Curved, Enclosure, Guide, Hints, LayerReport, Linear, View, layer_reports
 from lipcert.suggest.lines import suggested_lines
 from lipcert.suggest.multipliers import start_near
-from lipcert.suggest.reports import LayerReport, layer_reports
 
 _LEAST = 1e-60
 """Slope ranges of saturated neurons are widened to this, so that their squares and inverses stay floats."""

@@ -14,7 +14,6 @@ from typing import Final
 import numpy as np
 
 from lipcert.errors import ProofFailed
-from lipcert.kernel.hints import Curved
 from lipcert.kernel.quadratic_form import first_factor
 from lipcert.kernel.second_order_jacobian import prove_second_order_jacobian
 from lipcert.kernel.sweep import proving
@@ -26,6 +25,7 @@ from lipcert.model.arrays import Array, dense
 from lipcert.model.network import Network, Neurons
 from lipcert.model.regions import Ball
 from lipcert.runtime.clock import clock
+from lipcert.suggest.hints import Curved
 
 _LARGEST: Final = 1e9
 """Most hidden neurons, cubed: the cost of a trial is proportional to that."""

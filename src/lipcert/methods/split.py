@@ -14,14 +14,13 @@ import numpy as np
 
 from lipcert.errors import InvalidInput, ProofFailed
 from lipcert.kernel.cover import Cover, Leaf
-from lipcert.kernel.hints import Interval
 from lipcert.kernel.piece_bounds import AXIS, Bounding, PieceBounds, Pieces, along_rays, has_rays
 from lipcert.kernel.taylor import MOST_INPUTS, curved
 from lipcert.methods.joint import Anytime, Joint
 from lipcert.methods.lower import jacobian_norms, lower_bound, witness
 from lipcert.methods.method import Candidate, Method, Problem
 from lipcert.methods.second_order_jacobian import improved, suits
-from lipcert.model.arrays import Array, dense
+from lipcert.model.arrays import Array, Interval, dense
 from lipcert.model.network import Layer, Network
 from lipcert.model.norms import Norms
 from lipcert.model.regions import Region

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -45,7 +47,7 @@ class Activation:
         if not legal(*self.parameters):
             raise InvalidInput(f"activation {self.name!r} needs {condition}, got {dict(zip(names, self.parameters))}")
 
-    @property
+    @cached_property
     def row(self) -> Row:
         return _row(self.name)
 
@@ -75,10 +77,17 @@ class Activation:
         """φ''(v) from one side, for finite v; per neuron where parameters are."""
         return np.broadcast_arrays(self.row.bend(v, side, *self.parameters), v)[0]
 
-    @property
+    @cached_property
     def _knots(self) -> Sequence[Parameter]:
         knots = self.row.pieces.knots
         return knots(*self.parameters) if callable(knots) else knots
+
+    @cached_property
+    def _rates(self) -> list[tuple[Array, Array]]:
+        """The smallest and the largest slope at each knot."""
+        at = [np.asarray(knot, dtype=float) for knot in self._knots]
+        sides = [[self.slope(knot, side) for side in ((-1, 1) if self.row.kinks else (1,))] for knot in at]
+        return [(np.minimum.reduce(rates), np.maximum.reduce(rates)) for rates in sides]
 
     def knots(self, near: Array) -> Sequence[Parameter]:
         """Ascending points where φ' is not monotone; of a periodic φ' all from ``near`` up to a period beyond it."""
@@ -107,17 +116,16 @@ class Activation:
 
         For an interval that is a single point at a kink, both one-sided derivatives count.
         """
-        row, ends = self.row, (self.slope(lower, 1), self.slope(upper, -1))
+        ends = self.slope(lower, 1), self.slope(upper, -1)
         least, most = np.minimum(*ends), np.maximum(*ends)
-        for knot in self.knots(lower):
+        for knot, (low, high) in zip(self.knots(lower), cycle(self._rates)):
             inside = self._between(knot, lower, upper)
-            at = [self.slope(np.asarray(knot, dtype=float), side) for side in ((-1, 1) if row.kinks else (1,))]
-            least = np.where(inside, np.minimum(least, np.minimum.reduce(at)), least)
-            most = np.where(inside, np.maximum(most, np.maximum.reduce(at)), most)
-        if np.isfinite(row.period):
+            least = np.where(inside, np.minimum(least, low), least)
+            most = np.where(inside, np.maximum(most, high), most)
+        if np.isfinite(self.row.period):
             long = self.whole_period(lower, upper)
-            rates = self.slope(np.array(self._knots))
-            least, most = np.where(long, rates.min(), least), np.where(long, rates.max(), most)
+            low, high = np.min(self._rates), np.max(self._rates)
+            least, most = np.where(long, low, least), np.where(long, high, most)
         return least, most
 
     def whole_period(self, lower: Array, upper: Array) -> Array:

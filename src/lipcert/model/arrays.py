@@ -15,6 +15,8 @@ Floats: TypeAlias = NDArray[np.float64]
 Parameter: TypeAlias = float | Array
 Weight: TypeAlias = "NDArray[np.float64] | sparse.csr_array"
 """A weight matrix (outputs, inputs), dense or sparse."""
+Interval: TypeAlias = tuple[Array, Array]
+"""Lower and upper ends, (..., neurons)."""
 
 
 def times(rows: Array, weight: Weight) -> Array:

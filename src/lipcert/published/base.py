@@ -11,7 +11,6 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from lipcert.errors import ProofFailed
-from lipcert.kernel.hints import Lipschitz
 from lipcert.methods.greedy import largest
 from lipcert.methods.method import Candidate, Method, Problem, Stage
 from lipcert.model.arrays import Array
@@ -19,6 +18,7 @@ from lipcert.model.network import Layer, Network
 from lipcert.model.norms import Norms
 from lipcert.model.regions import Everywhere, Region
 from lipcert.runtime.machine import available_memory, suited_to
+from lipcert.suggest.hints import Lipschitz
 
 _SMALL = 4_000_000
 """Matrices with fewer entries are not checked: 32 MB."""

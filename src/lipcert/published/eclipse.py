@@ -12,11 +12,11 @@ import numpy as np
 from scipy import linalg, sparse
 
 from lipcert.errors import InvalidInput, ProofFailed
-from lipcert.kernel.hints import Lipschitz
 from lipcert.methods.method import Problem
 from lipcert.methods.semidefinite import Inequality, Solution, SolverFailed, solve
 from lipcert.model.arrays import Array, dense
 from lipcert.published.base import Multipliers, NotApplicable, Published, Run
+from lipcert.suggest.hints import Lipschitz
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,7 +22,7 @@ from lipcert.model.network import Network
 from lipcert.model.norms import Norms
 from lipcert.model.regions import Everywhere
 from lipcert.published.base import Multipliers, Published, Run, global_slopes, require
-from lipcert.suggest.reports import LayerReport
+from lipcert.suggest.hints import LayerReport
 
 _MATRICES = 20
 """Dense matrices in all coordinates that a semidefinite program needs at once."""

@@ -19,7 +19,7 @@ from lipcert.arguments.networks import check_network
 from lipcert.arguments.numbers import indices
 from lipcert.errors import Interrupted, InvalidInput, ProofFailed
 from lipcert.kernel.checker import Proved, lipschitz_fact, lipschitz_facts
-from lipcert.kernel.hints import BOTH, Enclosure, Linear, Part
+from lipcert.kernel.facts import Part
 from lipcert.methods.fourier import FourierSearch
 from lipcert.methods.greedy import ClosedForm, Diagonal, Scalar
 from lipcert.methods.joint import Anytime, Joint
@@ -35,6 +35,7 @@ from lipcert.published.base import Published
 from lipcert.published.norms import Trivial
 from lipcert.runtime.clock import OutOfTime, Progress, checked_seconds, clock, timed
 from lipcert.runtime.machine import NoRoom, require_memory, suited_to
+from lipcert.suggest.hints import BOTH, Enclosure, Linear
 
 _SMALL = 128
 """Nodes of a tree, and neurons of a layer, up to which it is proved again at once: a few hundredths of a second."""

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from lipcert.arguments.words import downward, upward
 from lipcert.errors import Interrupted, InvalidInput, LipcertError
-from lipcert.kernel.hints import BOTH, Part
+from lipcert.kernel.facts import Part
 from lipcert.methods.joint import Anytime
 from lipcert.methods.lower import LowerBound, lower_bound
 from lipcert.methods.method import Method, Problem
@@ -22,6 +22,7 @@ from lipcert.questions.certify import METHODS, certify, explained, issued, metho
 from lipcert.questions.tables import Cell, Table
 from lipcert.runtime.clock import Progress, timed
 from lipcert.runtime.machine import Unguarded, suited_to, within
+from lipcert.suggest.hints import BOTH
 
 _SHARE = 0.7
 """Share of the limit that anytime methods plan with; their first bound may exceed it."""

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from lipcert.errors import InvalidInput, ProofFailed
-from lipcert.kernel.hints import BOTH, Enclosure, Linear
 from lipcert.kernel.outputs import OutputBounds, outputs_asked, outputs_hinted
 from lipcert.methods.greedy import ClosedForm
 from lipcert.methods.joint import Joint
@@ -21,6 +20,7 @@ from lipcert.model.regions import Region
 from lipcert.questions.certify import explained, question
 from lipcert.runtime.clock import OutOfTime, clock
 from lipcert.runtime.machine import suited_to
+from lipcert.suggest.hints import BOTH, Enclosure, Linear
 
 
 def stages(network: Network, region: Region, method: Method, enclosures: Sequence[Enclosure]) -> Iterator[OutputBounds]:

@@ -16,7 +16,6 @@ from lipcert.answers.radius import CertifiedRadius, ClassBounds, Suggest
 from lipcert.arguments.numbers import numbers
 from lipcert.errors import Interrupted, InvalidInput, ProofFailed
 from lipcert.kernel.counterexample import Counterexample, nearest_counterexample
-from lipcert.kernel.hints import BOTH, Enclosure
 from lipcert.kernel.outputs import OutputBounds, margins_of, output_at, outputs_hinted, pairs
 from lipcert.methods import quadratic
 from lipcert.methods.counterexample import bisected
@@ -33,6 +32,7 @@ from lipcert.questions.classifiers import classifier
 from lipcert.questions.prove_outputs import prove_outputs_many
 from lipcert.runtime.clock import OutOfTime, Progress, clock, timed
 from lipcert.runtime.machine import enclosing_seconds, suited_to
+from lipcert.suggest.hints import BOTH, Enclosure
 
 TOLERANCE: Final = 1e-3
 """Default relative tolerance of a search."""

@@ -14,7 +14,6 @@ from lipcert.answers.reach import Reach, reach_set
 from lipcert.arguments.networks import check_network
 from lipcert.errors import Interrupted, InvalidInput
 from lipcert.kernel.cover import Cover
-from lipcert.kernel.hints import BOTH, Enclosure
 from lipcert.kernel.outputs import OutputBounds
 from lipcert.kernel.piece_bounds import OutputRows
 from lipcert.methods.method import Method
@@ -25,6 +24,7 @@ from lipcert.questions.certify import question
 from lipcert.questions.prove_outputs import limited, shorter_limit, splitting, stages
 from lipcert.runtime.clock import Progress, clock, timed
 from lipcert.runtime.machine import suited_to
+from lipcert.suggest.hints import BOTH, Enclosure
 
 _SIDE = 0.2
 """Share of the tolerance for each side of an output."""

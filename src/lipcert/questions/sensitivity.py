@@ -15,8 +15,7 @@ from lipcert.arguments.networks import check_network
 from lipcert.arguments.numbers import indices
 from lipcert.errors import Interrupted, InvalidInput, ProofFailed
 from lipcert.kernel.cover import Cover
-from lipcert.kernel.facts import PairsFact
-from lipcert.kernel.hints import BOTH, Enclosure, Part
+from lipcert.kernel.facts import PairsFact, Part
 from lipcert.kernel.outputs import Group, OutputBounds, pair_bound
 from lipcert.kernel.piece_bounds import JacobianEntries
 from lipcert.kernel.taylor import curved
@@ -29,6 +28,7 @@ from lipcert.questions.certify import question
 from lipcert.questions.prove_outputs import limited, shorter_limit, splitting, stages
 from lipcert.runtime.clock import Progress, clock, timed
 from lipcert.runtime.machine import suited_to
+from lipcert.suggest.hints import BOTH, Enclosure
 
 _WHOLE = 0.5
 """Share of the time for the bound of all inputs and outputs together."""

@@ -16,9 +16,8 @@ from lipcert.answers.sensitivity import Sensitivity, recheck_sensitivity
 from lipcert.errors import InvalidInput, ProofFailed
 from lipcert.files import documents
 from lipcert.files.codec import Kind
-from lipcert.kernel.facts import CORE, OPTIONAL
+from lipcert.kernel.facts import CORE, OPTIONAL, Part
 from lipcert.kernel.fourier import by_channel
-from lipcert.kernel.hints import Part
 from lipcert.model.network import Network
 from lipcert.questions.classifiers import classifier
 from lipcert.questions.loops.compose import unrolled

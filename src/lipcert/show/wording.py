@@ -11,7 +11,7 @@ from lipcert.answers.radius import CertifiedRadius
 from lipcert.answers.reach import Reach
 from lipcert.answers.sensitivity import Sensitivity
 from lipcert.arguments.words import downward, point_in_words, sizes_in_words, upward
-from lipcert.kernel.hints import Part
+from lipcert.kernel.facts import Part
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 from lipcert.model.norms import Norm, Norms

@@ -18,7 +18,6 @@ import numpy as np
 
 from lipcert.arguments.numbers import numbers
 from lipcert.errors import CampaignStopped, InvalidInput, UnreadableResults
-from lipcert.kernel.hints import BOTH, Enclosure
 from lipcert.methods.greedy import ClosedForm
 from lipcert.methods.method import Method
 from lipcert.model.network import Network
@@ -32,6 +31,7 @@ from lipcert.questions.classifiers import classifier
 from lipcert.questions.radius import Rules
 from lipcert.runtime.clock import Progress, checked_seconds, clock, silent, timed
 from lipcert.runtime.machine import refuse_import, within
+from lipcert.suggest.hints import BOTH, Enclosure
 
 _SECONDS = 2.0
 """Target time of a batch: a crash loses little, and transactions stay rare."""

@@ -23,8 +23,7 @@ from lipcert.arguments.numbers import numbers
 from lipcert.errors import InvalidInput, ProofFailed
 from lipcert.kernel.arithmetic import up
 from lipcert.kernel.domain import corners
-from lipcert.kernel.facts import Fact
-from lipcert.kernel.hints import Part
+from lipcert.kernel.facts import Fact, Part
 from lipcert.methods.method import Method
 from lipcert.methods.split import Split
 from lipcert.model.arrays import Array
