@@ -26,8 +26,7 @@ from lipcert.model.activations import Activation, activation
 from lipcert.model.convolution import Convolution
 from lipcert.model.couplings import Coupling
 from lipcert.model.network import Network
-from lipcert.model.norms import L1, L2, LInf
-from lipcert.model.regions import Ball, Box, Everywhere
+from lipcert.model.regions import L1, L2, Ball, Box, Everywhere, LInf
 from lipcert.questions.attacks import Attack, attack
 from lipcert.questions.campaign import Results, campaign
 from lipcert.questions.certify import certify, certify_many

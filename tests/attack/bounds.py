@@ -34,8 +34,7 @@ from exact import precision, rational
 from lipcert.methods.lower import stretched_most
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
-from lipcert.model.norms import NORMS, Norm, Norms
-from lipcert.model.regions import Region
+from lipcert.model.regions import NORMS, Norm, Norms, Region
 
 Case = tuple[Network, Region]
 

@@ -13,7 +13,7 @@ from attack.log import Log, decimal
 from attack.points import belongs, fractions, steepest
 from attack.truth import Model, outputs
 from lipcert.model.network import Network
-from lipcert.model.norms import NORMS
+from lipcert.model.regions import NORMS
 from lipcert.suggest.hints import Hints
 
 

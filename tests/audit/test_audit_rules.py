@@ -19,8 +19,7 @@ from lipcert.definitions.functions import Function, View, ball, precision
 from lipcert.definitions.rows import function
 from lipcert.kernel.fourier import by_channel, prove_symbols
 from lipcert.model.activations import Activation
-from lipcert.model.norms import PLAIN
-from lipcert.model.regions import Region
+from lipcert.model.regions import PLAIN, Region
 from lipcert.questions import verify as questions
 from lipcert.suggest.hints import Hints
 from networks import ROW_LABELS, ROWS, random_network

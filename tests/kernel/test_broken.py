@@ -13,7 +13,7 @@ from lipcert.kernel.arithmetic import Near
 from lipcert.kernel.counterexample import nearest_counterexample
 from lipcert.kernel.outputs import output_at
 from lipcert.model.arrays import Array
-from lipcert.model.norms import L1, L2, LInf, Norm
+from lipcert.model.regions import L1, L2, LInf, Norm
 from networks import random_network
 
 LINE = lc.Network.from_weights([np.eye(2), np.eye(2)], activation="relu")

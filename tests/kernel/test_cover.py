@@ -13,7 +13,7 @@ from lipcert.errors import ProofFailed
 from lipcert.kernel.checker import lipschitz_fact
 from lipcert.kernel.cover import Cover
 from lipcert.kernel.piece_bounds import AXIS, PieceBounds
-from lipcert.model.norms import Norms
+from lipcert.model.regions import Norms
 from lipcert.suggest.hints import LEAF
 from networks import random_network
 

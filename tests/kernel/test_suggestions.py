@@ -16,7 +16,7 @@ from lipcert.kernel.domain import Domain, split_by_box
 from lipcert.kernel.fourier import convolution_norm
 from lipcert.kernel.norms import ellipsoid_above, induced_above
 from lipcert.model.arrays import Array
-from lipcert.model.norms import L1, L2, LInf, Norms
+from lipcert.model.regions import L1, L2, LInf, Norms
 
 GARBAGE = {"nan": np.nan, "infinite": np.inf, "minus": -1.0, "zero": 0.0, "huge": 1e300, "tiny": 1e-300, "one": 1.0}
 RNG = np.random.default_rng(0)

@@ -17,8 +17,7 @@ from scipy import sparse
 import lipcert as lc
 from lipcert.methods.method import Method
 from lipcert.model.activations import Activation
-from lipcert.model.norms import NORMS
-from lipcert.model.regions import Region
+from lipcert.model.regions import NORMS, Region
 from networks import (
     NAMED_ROWS,
     ROW_LABELS,

@@ -13,7 +13,7 @@ import pytest
 import lipcert as lc
 from lipcert.errors import InvalidInput, ProofFailed
 from lipcert.model.arrays import Array
-from lipcert.model.norms import NORMS, Norm, Norms
+from lipcert.model.regions import NORMS, Norm, Norms
 from networks import random_network
 from patterns import jacobians
 

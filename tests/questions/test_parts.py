@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import lipcert as lc
-from lipcert.model.norms import Norms
+from lipcert.model.regions import Norms
 from networks import random_network
 
 

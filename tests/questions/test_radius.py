@@ -18,7 +18,7 @@ from lipcert.errors import Interrupted
 from lipcert.kernel import outputs
 from lipcert.kernel.outputs import OutputBounds
 from lipcert.kernel.quadratic_form import QuadraticHints
-from lipcert.model.norms import Norm
+from lipcert.model.regions import Norm
 from lipcert.questions.prove_outputs import prove_outputs_many
 from networks import random_network
 

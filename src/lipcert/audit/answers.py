@@ -56,7 +56,7 @@ from lipcert.errors import ProofFailed
 from lipcert.kernel.facts import Part
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
-from lipcert.model.norms import PLAIN, Norms
+from lipcert.model.regions import PLAIN, Norms
 from lipcert.suggest.hints import Hints
 
 

@@ -15,7 +15,7 @@ from flint import arb, arb_mat
 from lipcert.definitions.functions import ball, precision
 from lipcert.errors import ProofFailed
 from lipcert.model.arrays import Array
-from lipcert.model.norms import NORMS, Norm, Norms
+from lipcert.model.regions import NORMS, Norm, Norms
 from lipcert.suggest.multipliers import shares_around
 
 Balls: TypeAlias = Array

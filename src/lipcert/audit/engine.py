@@ -57,8 +57,7 @@ from lipcert.errors import ProofFailed
 from lipcert.model.activations import activation
 from lipcert.model.arrays import Array, dense
 from lipcert.model.network import Network, Neurons
-from lipcert.model.norms import NORMS, PLAIN, Norm, Norms
-from lipcert.model.regions import Ball, Box, Everywhere, Region
+from lipcert.model.regions import NORMS, PLAIN, Ball, Box, Everywhere, Norm, Norms, Region
 from lipcert.suggest.hints import Hints
 from lipcert.suggest.lines import suggested_lines as suggested
 from lipcert.suggest.multipliers import split_rate, triangular_factor

@@ -35,7 +35,7 @@ from lipcert.audit.engine import Inputs, Model, Trace
 from lipcert.audit.taylor import MOST_INPUTS, MOST_NEURONS, Expansion
 from lipcert.definitions.functions import ball
 from lipcert.model.arrays import Array
-from lipcert.model.norms import PLAIN, Norms
+from lipcert.model.regions import PLAIN, Norms
 from lipcert.suggest.chain import Chain
 
 _LEAF, _AXIS = -2, -1

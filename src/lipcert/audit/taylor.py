@@ -36,7 +36,7 @@ from lipcert.audit.balls import (
 from lipcert.audit.engine import Inputs, Layer, Model
 from lipcert.definitions.functions import Formula, Function, ball, most, precision
 from lipcert.model.arrays import Array
-from lipcert.model.norms import Norms
+from lipcert.model.regions import Norms
 
 MOST_INPUTS, MOST_NEURONS, _DEGREE = 8, 500, 3
 """Inputs of a box and neurons of a layer at most; the degree of polynomials."""

@@ -23,8 +23,7 @@ from lipcert.importers import load
 from lipcert.importers.arrays import stored
 from lipcert.methods.method import Method
 from lipcert.model.network import Network
-from lipcert.model.norms import L2, Norm
-from lipcert.model.regions import Ball, Box, Everywhere, Region
+from lipcert.model.regions import L2, Ball, Box, Everywhere, Norm, Region
 from lipcert.questions.certify import OWN
 from lipcert.questions.loops.compose import closed_loop, feedback
 from lipcert.show import plots

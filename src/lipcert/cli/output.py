@@ -20,8 +20,7 @@ from lipcert.answers.sensitivity import Sensitivity
 from lipcert.errors import LipcertError
 from lipcert.methods.lower import LowerBound
 from lipcert.model.network import Network
-from lipcert.model.norms import Norms
-from lipcert.model.regions import Ball, Box, Region
+from lipcert.model.regions import Ball, Box, Norms, Region
 from lipcert.questions.loops.contraction import Contraction
 from lipcert.questions.loops.discrepancy import Discrepancy
 from lipcert.questions.loops.invariant import InvariantEllipsoid

@@ -18,7 +18,7 @@ from lipcert.methods.joint import Joint
 from lipcert.methods.method import Method
 from lipcert.methods.split import Auto, Split
 from lipcert.model.arrays import Array
-from lipcert.model.norms import NORMS, Norm
+from lipcert.model.regions import NORMS, Norm
 from lipcert.questions.certify import OWN
 
 Number = TypeVar("Number", int, float)

@@ -24,8 +24,7 @@ from lipcert.definitions.formulas import Formula, evaluated
 from lipcert.definitions.functions import ball, head, jet, precision
 from lipcert.definitions.rows import gate
 from lipcert.errors import InvalidInput
-from lipcert.model.activation_table import FAR, Loss, Pieces, Row
-from lipcert.model.activations import declare
+from lipcert.model.activations import FAR, Loss, Pieces, Row, declare
 from lipcert.model.arrays import Array
 
 _ZERO, _ONE = arb_series([0]), arb_series([1])

@@ -21,8 +21,7 @@ import numpy as np
 from lipcert.errors import InvalidInput
 from lipcert.kernel.quadratic_form import DualHints, QuadraticHints, RowHints
 from lipcert.model.arrays import Array
-from lipcert.model.norms import L1, L2, LInf, Norm
-from lipcert.model.regions import Ball, Box, Everywhere, Region
+from lipcert.model.regions import L1, L2, Ball, Box, Everywhere, LInf, Norm, Region
 from lipcert.suggest.hints import Enclosure, Linear, Lipschitz
 
 Kind: TypeAlias = Any

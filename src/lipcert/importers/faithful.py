@@ -12,7 +12,7 @@ import numpy as np
 from lipcert.arguments.networks import entries
 from lipcert.errors import UnreadableModel
 from lipcert.importers.lowering import Origin
-from lipcert.model.activation_table import STRAIGHT
+from lipcert.model.activations import STRAIGHT
 from lipcert.model.arrays import Array
 from lipcert.model.couplings import Coupling
 from lipcert.model.network import Layer, Network

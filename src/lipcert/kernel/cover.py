@@ -20,8 +20,7 @@ from lipcert.kernel.domain import same_region
 from lipcert.kernel.piece_bounds import Bounding, PieceBounds, Pieces
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
-from lipcert.model.norms import PLAIN, Norms
-from lipcert.model.regions import Region
+from lipcert.model.regions import PLAIN, Norms, Region
 from lipcert.suggest.hints import LEAF, Hints, Tree
 
 _CHUNK = 64

@@ -10,8 +10,7 @@ import numpy as np
 from lipcert.errors import ProofFailed
 from lipcert.kernel.arithmetic import Near, dot, down, norm_above, norm_below, transpose, twice_above, up
 from lipcert.model.arrays import Array, Weight
-from lipcert.model.norms import LInf
-from lipcert.model.regions import Ball, Box, Everywhere, Region
+from lipcert.model.regions import Ball, Box, Everywhere, LInf, Region
 from lipcert.suggest.multipliers import split_rate
 
 _FEW_INPUTS = 16

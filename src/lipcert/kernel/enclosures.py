@@ -33,7 +33,7 @@ from lipcert.kernel.norms import length_above
 from lipcert.model.activations import Activation
 from lipcert.model.arrays import Array, Interval, Weight, dense, times
 from lipcert.model.network import Layer, Network, Neurons
-from lipcert.model.norms import PLAIN, Norm, Norms
+from lipcert.model.regions import PLAIN, Norm, Norms
 
 _BROAD = 3000
 """Entries from which an error is kept entry by entry: a matrix of that size takes more time than it saves."""

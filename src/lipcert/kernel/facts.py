@@ -14,8 +14,7 @@ from lipcert.kernel.domain import same_region
 from lipcert.kernel.norms import in_units, region_in_units
 from lipcert.model.arrays import Array, Interval
 from lipcert.model.network import Network
-from lipcert.model.norms import PLAIN, Norms
-from lipcert.model.regions import Region
+from lipcert.model.regions import PLAIN, Norms, Region
 
 
 @dataclass(frozen=True)

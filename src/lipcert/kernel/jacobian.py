@@ -50,7 +50,7 @@ from lipcert.kernel.step import Step, activate
 from lipcert.kernel.sweep import Sweep
 from lipcert.model.arrays import Array, dense
 from lipcert.model.network import Network
-from lipcert.model.norms import NORMS
+from lipcert.model.regions import NORMS
 
 _TAU = 2.0**-52
 """Weight of rounding errors in E, whose size is about one; their weight in A is its inverse."""

@@ -35,8 +35,7 @@ from lipcert.kernel.arithmetic import (
 )
 from lipcert.model.arrays import Array, Weight
 from lipcert.model.network import Layer, Network
-from lipcert.model.norms import NORMS, Norm, Norms
-from lipcert.model.regions import Ball, Box, Region
+from lipcert.model.regions import NORMS, Ball, Box, Norm, Norms, Region
 from lipcert.suggest.multipliers import shares_around
 
 FEW: Final = 10

@@ -28,8 +28,7 @@ from lipcert.kernel.quadratic_form import DualBound, DualHints, QuadraticHints, 
 from lipcert.kernel.sweep import Sweep, proving, stacked
 from lipcert.model.arrays import Array, Interval
 from lipcert.model.network import Network
-from lipcert.model.norms import PLAIN, LInf
-from lipcert.model.regions import Ball, Region
+from lipcert.model.regions import PLAIN, Ball, LInf, Region
 from lipcert.suggest.hints import Guide, Hints, StoredGuide, Tree
 
 Group: TypeAlias = tuple[int, ...]

@@ -37,8 +37,7 @@ from lipcert.kernel.taylor import Second, SecondOrder, curved
 from lipcert.model.activations import Activation
 from lipcert.model.arrays import Array, Interval, dense, frozen
 from lipcert.model.network import Layer, Network, Neurons
-from lipcert.model.norms import PLAIN, LInf, Norms
-from lipcert.model.regions import Ball, Box, Region
+from lipcert.model.regions import PLAIN, Ball, Box, LInf, Norms, Region
 from lipcert.suggest.hints import Guide, Hints, Linear
 from lipcert.suggest.multipliers import Hinted, advised, kinked
 

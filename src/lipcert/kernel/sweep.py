@@ -41,8 +41,7 @@ from lipcert.model.activations import Activation
 from lipcert.model.arrays import Array, Interval, Weight, frozen
 from lipcert.model.couplings import Coupling
 from lipcert.model.network import Network, Neurons
-from lipcert.model.norms import PLAIN, Norms
-from lipcert.model.regions import Region
+from lipcert.model.regions import PLAIN, Norms, Region
 from lipcert.suggest.hints import Guide, Hints, Linear, Lipschitz, StoredGuide, View
 
 _ENTRIES = 270_000

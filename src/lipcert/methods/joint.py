@@ -24,7 +24,7 @@ from lipcert.methods.greedy import ClosedForm, Diagonal, closed_form
 from lipcert.methods.method import Candidate, Kept, Method, Problem, Stage, symmetric
 from lipcert.methods.semidefinite import inverse_of
 from lipcert.model.arrays import Array, Weight, dense, times
-from lipcert.model.norms import PLAIN, Norms
+from lipcert.model.regions import PLAIN, Norms
 from lipcert.runtime.clock import OutOfTime, clock, timed
 from lipcert.runtime.machine import enclosing_seconds
 from lipcert.suggest.hints import Linear

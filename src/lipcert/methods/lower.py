@@ -24,8 +24,7 @@ from lipcert.kernel.piece_bounds import Bounding, Pieces
 from lipcert.model.activations import Activation
 from lipcert.model.arrays import Array, dense, times
 from lipcert.model.network import Network
-from lipcert.model.norms import PLAIN, Norm, Norms, norm_in
-from lipcert.model.regions import Ball, Region
+from lipcert.model.regions import PLAIN, Ball, Norm, Norms, Region, norm_in
 from lipcert.runtime.clock import Progress, clock, timed
 from lipcert.runtime.machine import suited_to
 

@@ -16,8 +16,7 @@ from lipcert.kernel.facts import Part
 from lipcert.kernel.sweep import Pass, Sweep, ask, proving
 from lipcert.model.arrays import Array, Interval, Weight, dense, times
 from lipcert.model.network import Network, Neurons
-from lipcert.model.norms import PLAIN, Norms
-from lipcert.model.regions import Region
+from lipcert.model.regions import PLAIN, Norms, Region
 from lipcert.runtime.clock import clock
 from lipcert.runtime.machine import require_memory
 from lipcert.suggest.hints import Curved, Enclosure, Guide, Hints, LayerReport, Linear, View, layer_reports

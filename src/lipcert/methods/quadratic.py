@@ -22,7 +22,7 @@ from scipy.sparse import linalg as iterative
 from lipcert.kernel.domain import split_by_box
 from lipcert.kernel.outputs import OutputBounds
 from lipcert.kernel.quadratic_form import KnownLayer, QuadraticHints, QuadraticRelaxation
-from lipcert.model.activation_table import STRAIGHT
+from lipcert.model.activations import STRAIGHT
 from lipcert.model.arrays import Array, Weight, times
 from lipcert.model.network import Network
 from lipcert.runtime.clock import clock

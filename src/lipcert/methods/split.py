@@ -22,8 +22,7 @@ from lipcert.methods.method import Candidate, Method, Problem
 from lipcert.methods.second_order_jacobian import improved, suits
 from lipcert.model.arrays import Array, Interval, dense
 from lipcert.model.network import Layer, Network
-from lipcert.model.norms import Norms
-from lipcert.model.regions import Region
+from lipcert.model.regions import Norms, Region
 from lipcert.runtime.clock import clock
 
 _BATCH = 256

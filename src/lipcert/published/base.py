@@ -15,8 +15,7 @@ from lipcert.methods.greedy import largest
 from lipcert.methods.method import Candidate, Method, Problem, Stage
 from lipcert.model.arrays import Array
 from lipcert.model.network import Layer, Network
-from lipcert.model.norms import Norms
-from lipcert.model.regions import Everywhere, Region
+from lipcert.model.regions import Everywhere, Norms, Region
 from lipcert.runtime.machine import available_memory, suited_to
 from lipcert.suggest.hints import Lipschitz
 

@@ -19,8 +19,7 @@ from lipcert.methods.method import Problem, Stage
 from lipcert.methods.semidefinite import Inequality, SolverFailed, solve
 from lipcert.model.arrays import Array, dense
 from lipcert.model.network import Network
-from lipcert.model.norms import Norms
-from lipcert.model.regions import Everywhere
+from lipcert.model.regions import Everywhere, Norms
 from lipcert.published.base import Multipliers, Published, Run, global_slopes, require
 from lipcert.suggest.hints import LayerReport
 

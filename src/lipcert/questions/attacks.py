@@ -14,8 +14,7 @@ from lipcert.kernel.counterexample import nearest_counterexample
 from lipcert.methods.counterexample import bisected
 from lipcert.model.arrays import Array, times
 from lipcert.model.network import Network
-from lipcert.model.norms import LInf, Norm, norm_in
-from lipcert.model.regions import Ball
+from lipcert.model.regions import Ball, LInf, Norm, norm_in
 from lipcert.questions.classifiers import classifier
 from lipcert.questions.radius import class_of
 from lipcert.runtime.machine import suited_to

@@ -29,8 +29,7 @@ from lipcert.methods.split import Auto, Split, affordable, can_cut
 from lipcert.model.arrays import Array
 from lipcert.model.convolution import Convolution
 from lipcert.model.network import Network
-from lipcert.model.norms import Norm, Norms, norm_in
-from lipcert.model.regions import Ball, Everywhere, Region
+from lipcert.model.regions import Ball, Everywhere, Norm, Norms, Region, norm_in
 from lipcert.published.base import Published
 from lipcert.published.norms import Trivial
 from lipcert.runtime.clock import OutOfTime, Progress, checked_seconds, clock, timed

@@ -11,10 +11,8 @@ import numpy as np
 
 from lipcert.arguments.numbers import ALIASES, PRESETS, numbers
 from lipcert.errors import InvalidInput
-from lipcert.model.activation_table import MOST_KINKS, PIECES, TABLE
-from lipcert.model.activations import Activation
+from lipcert.model.activations import MOST_KINKS, PIECES, POSITIVE, TABLE, Activation
 from lipcert.model.arrays import Array
-from lipcert.model.positive_rows import POSITIVE
 
 Function = Callable[[Any], Any]
 

@@ -25,8 +25,7 @@ from lipcert.methods.method import Method
 from lipcert.methods.second_order import SecondOrderSearch, suits
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
-from lipcert.model.norms import PLAIN, Norm, norm_in
-from lipcert.model.regions import Ball
+from lipcert.model.regions import PLAIN, Ball, Norm, norm_in
 from lipcert.questions.certify import method_of
 from lipcert.questions.classifiers import classifier
 from lipcert.questions.prove_outputs import prove_outputs_many

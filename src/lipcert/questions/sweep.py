@@ -16,8 +16,7 @@ from lipcert.methods.joint import Joint
 from lipcert.methods.lower import lower_bound
 from lipcert.methods.method import Method
 from lipcert.model.network import Network
-from lipcert.model.norms import Norm, norm_in
-from lipcert.model.regions import Ball
+from lipcert.model.regions import Ball, Norm, norm_in
 from lipcert.published import Trivial
 from lipcert.questions.certify import certify, method_of
 from lipcert.runtime.clock import Progress, timed

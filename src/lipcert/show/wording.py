@@ -14,8 +14,7 @@ from lipcert.arguments.words import downward, point_in_words, sizes_in_words, up
 from lipcert.kernel.facts import Part
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
-from lipcert.model.norms import Norm, Norms
-from lipcert.model.regions import Ball, Box, Region
+from lipcert.model.regions import Ball, Box, Norm, Norms, Region
 from lipcert.questions.loops.contraction import Contraction
 from lipcert.questions.loops.discrepancy import Discrepancy
 from lipcert.questions.loops.invariant import InvariantEllipsoid

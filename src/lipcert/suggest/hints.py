@@ -15,7 +15,7 @@ import numpy as np
 from lipcert.errors import ProofFailed
 from lipcert.model.arrays import Array, Interval, Weight, frozen
 from lipcert.model.network import Network, Neurons
-from lipcert.model.norms import Norms
+from lipcert.model.regions import Norms
 
 
 class Enclosure:

@@ -14,7 +14,7 @@ from scipy import linalg
 from lipcert.errors import ProofFailed
 from lipcert.model.arrays import Array, Weight, dense, times
 from lipcert.model.network import Network, Neurons
-from lipcert.model.norms import Norms
+from lipcert.model.regions import Norms
 from lipcert.suggest.hints import Guide
 from lipcert.suggest.lines import suggested_lines
 

@@ -27,7 +27,7 @@ import torch
 
 from lipcert.errors import InvalidInput
 from lipcert.kernel.neuron_bounds import relax
-from lipcert.model.activation_table import STRAIGHT
+from lipcert.model.activations import STRAIGHT
 from lipcert.suggest.lines import suggested_lines
 from lipcert.training.layers import Layers, layers_of
 

@@ -21,7 +21,7 @@ from lipcert.errors import CampaignStopped, InvalidInput, UnreadableResults
 from lipcert.methods.greedy import ClosedForm
 from lipcert.methods.method import Method
 from lipcert.model.network import Network
-from lipcert.model.norms import L2, Norm, norm_in
+from lipcert.model.regions import L2, Norm, norm_in
 from lipcert.questions.campaign.data import Points
 from lipcert.questions.campaign.results import Results
 from lipcert.questions.campaign.store import Store
