@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial, reduce
 from typing import Any
@@ -27,6 +26,7 @@ from lipcert.audit.balls import (
     balls,
     both,
     dot,
+    ellipsoid_norm,
     floats,
     hull,
     known_smaller,
@@ -267,14 +267,11 @@ class _Sensitivity:
                 self._pair(proof)
         if not self.open:
             return
-        ranges = zip(self.model[:-1], common(self.wholes), strict=True)
-        sizes = sizes_within(engine.jacobian(self.model, [layer.slopes(ends) for layer, ends in ranges]))
+        slopes = [layer.slopes(ends) for layer, ends in zip(self.model[:-1], common(self.wholes), strict=True)]
+        sizes = sizes_within(engine.jacobian(self.model, slopes))
         self._close([_block(sizes, *pair) for *pair, _ in self.open])
-        for whole in self.wholes:
-            if self.open:
-                with suppress(ProofFailed):  # then another way counts, or none
-                    sizes = known_smaller(sizes, whole.last.around_nominal().sizes())
-                self._close([_block(sizes, *pair) for *pair, _ in self.open])
+        parts = [engine.part_of(self.model, 0, len(self.model), into, out) for out, into, _ in self.open]
+        self._close([ellipsoid_norm(engine.carry_alone(part, slopes), PLAIN.output) for part in parts])
         for proof in cuts:
             if self.open:
                 if self.inputs is None or not 0 <= proof.base < len(self.wholes):

@@ -57,7 +57,8 @@ from lipcert.errors import ProofFailed
 from lipcert.model.activations import activation
 from lipcert.model.arrays import Array, dense
 from lipcert.model.network import Network, Neurons
-from lipcert.model.regions import NORMS, PLAIN, Ball, Box, Everywhere, Norm, Norms, Region
+from lipcert.model.regions import PLAIN, Ball, Box, Everywhere, Norm, Norms, Region
+from lipcert.suggest.chain import Chain
 from lipcert.suggest.hints import Hints
 from lipcert.suggest.lines import suggested_lines as suggested
 from lipcert.suggest.multipliers import split_rate, triangular_factor
@@ -320,8 +321,8 @@ def along_rays(model: Model) -> tuple[Model, Inputs]:
 
 
 _TRIES = 24
-_TAU = 2.0**-52
-"""Weight of rounding errors in E, whose size is about one."""
+ROUNDS = 16
+"""Of the search for multipliers that suit given slopes."""
 
 
 def slopes_of(views: Sequence[View]) -> Interval:
@@ -357,18 +358,27 @@ def advance(S: Balls, slopes: Interval, hint: Balls | None = None, signed: bool 
         axes = root(np.diagonal(S))
         safe = mid(r[on] * axes[on] * (2 * (r[on] * axes[on]).sum() + norm(np.abs(m) * axes)))
     T = feasible(inner, safe, None if hint is None else hint[on])
-    return _eliminated(S, zeros(len(S), 0), m, r[on], on, T)[0]
-
-
-def _eliminated(S: Balls, U: Balls, m: Balls, r: Balls, on: Array, T: Balls) -> tuple[Balls, Balls, Balls]:
-    """The step's P; what becomes of U, and what is added to E, in the step of :class:`Entries` for A = S."""
-    n, side = len(S), r[:, None] * np.hstack([S[on] * m, U[on]])
-    more = zeros(side.shape[1], side.shape[1])
+    P, side = m[:, None] * S * m, r[on, None] * S[on] * m
     if on.size:
-        more = dot(side.T, solve(diagonal(T) - r[:, None] * S[np.ix_(on, on)] * r, side))
-    P = m[:, None] * S * m + more[:n, :n]
+        P = P + dot(side.T, solve(diagonal(T) - inner, side))
     P[on, on] += T
-    return at_least(P), m[:, None] * U + more[:n, n:], more[n:, n:]
+    return at_least(P)
+
+
+def carry(model: Model, slopes: Sequence[Interval], chain: Chain, multipliers: Sequence[Array] | None) -> Balls:
+    """The ellipsoid of the outputs, from the unit ball of the inputs, for slopes in their ranges."""
+    S = image(model[0].weight, None)
+    for index, (layer, ends) in enumerate(zip(model[1:], slopes, strict=True)):
+        scale = arb(4) ** int(sum(chain.powers[: index + 1]))
+        S = image(layer.weight, advance(S, ends, None if multipliers is None else balls(multipliers[index]) * scale))
+    return S
+
+
+def carry_alone(model: Model, slopes: Sequence[Interval]) -> Balls:
+    """The same with multipliers that suit these slopes."""
+    chain = Chain.of([floats(layer.weight) for layer in model])
+    about = [(floats(a), floats(b)) for a, b in slopes]
+    return carry(model, slopes, chain, chain.suggest(about, None, ROUNDS, 0.0)[1])
 
 
 def feasible(inner: Balls, safe: Balls, hint: Balls | None) -> Balls:
@@ -635,19 +645,20 @@ class Pass:
     def bounds(self, norms: Norms = PLAIN) -> Sequence[Callable[[], arb]]:
         """Ways to bound the Lipschitz constant between norms without units, the cheapest first.
 
-        By the ellipsoid; by an interval for each entry of the Jacobian; by an ellipsoid around it.
+        By the ellipsoid; by an interval for each entry of the Jacobian; for ℓ1 inputs by ellipsoids of its columns.
         """
         ways: list[Callable[[], arb]] = [lambda: self.by_ellipsoid(norms)]
         if not norms.plain:
-            ways += [
-                lambda: induced_norm(jacobian(self.model, self.slopes), norms),
-                lambda: self.around_nominal().induced(norms),
-            ]
+            ways.append(lambda: induced_norm(jacobian(self.model, self.slopes), norms))
+        if norms.input.name == "l1":
+            ways.append(lambda: self.by_columns(norms))
         return ways
 
-    def around_nominal(self) -> Entries:
-        """An ellipsoid around the Jacobian, with the multipliers of the hints."""
-        return Entries(self.model, self.slopes, [self.multipliers(index) for index in range(len(self.slopes))])
+    def by_columns(self, norms: Norms) -> arb:
+        """The largest norm of a column of the Jacobian."""
+        count = self.model[0].weight.shape[1]
+        parts = [part_of(self.model, 0, len(self.model), [column]) for column in range(count)]
+        return largest(np.array([ellipsoid_norm(carry_alone(one, self.slopes), norms.output) for one in parts]))
 
     def by_ellipsoid(self, norms: Norms = PLAIN) -> arb:
         """√max zᵀSz, times what the start has to be enlarged by to hold the unit ball of the inputs."""
@@ -681,52 +692,6 @@ def _multiplied(weights: Sequence[Balls], slopes: Sequence[Interval]) -> Interva
             upper(dot(up, high) + dot(down, low) + lost),
         )
     return low, high
-
-
-class Entries:
-    """The Jacobian as U + Δ with |pᵀ Δ x|² ≤ (pᵀ A p)(xᵀ E x) for all p and x.
-
-    Say that Δv is near u if |pᵀΔv| ≤ |pᵀu| + sqrt(ε pᵀAp) for all p. With C = T - D_r A D_r positive definite,
-    C z = D_r u and d = D_m (u + A D_r z), the step leaves D Δv near d, for P in the place of A and ε + zᵀCz in that of
-    ε: u is U x, and zᵀCz = xᵀ(D_r U)ᵀC⁻¹(D_r U)x adds to E. If U is known up to F with rows of norm φ, nearness stays
-    true with A + n·diag(φ²)/τ and E + τ.
-    """
-
-    def __init__(self, model: Model, slopes: Sequence[Interval], hints: Sequence[Balls]) -> None:
-        n, count = model[0].size, model[0].weight.shape[1]
-        self.U, self.A, self.E = model[0].weight, zeros(n, n), zeros(count, count)
-        self._settle()
-        for layer, ranges, hint in zip(model[1:], slopes, hints, strict=True):
-            self._activate(ranges, hint)
-            self.U, self.A = dot(layer.weight, self.U), image(layer.weight, self.A)
-            self._settle()
-
-    def sizes(self) -> Balls:
-        """At least the size of every entry: |U_ij| + sqrt(A_ii E_jj)."""
-        reach = root(np.multiply.outer(np.diagonal(self.A), np.diagonal(at_least(self.E))))
-        return upper(size(self.U) + reach)
-
-    def induced(self, norms: Norms) -> arb:
-        """At least the norm of it: ‖U‖ + sqrt(A) sqrt(E), each in the norm of its end."""
-        sides = ellipsoid_norm(self.A, norms.output), ellipsoid_norm(at_least(self.E), NORMS[norms.input.dual]())
-        return (induced_norm((self.U, self.U), norms) + sides[0] * sides[1]).upper()
-
-    def _settle(self) -> None:
-        """U without radii; they go to A and E."""
-        lost = norm(rad(self.U))
-        self.U = mid(self.U)
-        if (lost > 0).any():
-            self.A = at_least(plus_diagonal(self.A, len(lost) * lost * lost / _TAU))
-            self.E = plus_diagonal(self.E, arb(_TAU))
-
-    def _activate(self, slopes: Interval, hint: Balls) -> None:
-        m, r = halved(slopes)
-        sizes = norm(self.U) + upper(root(np.diagonal(self.A)))
-        on = np.flatnonzero((r > 0) & (sizes > 0))
-        safe = mid(2 * r[on] * sizes[on] * (r[on] * sizes[on]).sum())
-        T = feasible(r[on, None] * self.A[np.ix_(on, on)] * r[on], safe, hint[on])
-        self.A, self.U, more = _eliminated(self.A, self.U, m, r[on], on, T)
-        self.E = at_least(self.E + more)
 
 
 def norm_product(model: Model) -> arb:

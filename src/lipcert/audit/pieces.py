@@ -23,7 +23,6 @@ from lipcert.audit.balls import (
     balls,
     ellipsoid_norm,
     floats,
-    image,
     induced_norm,
     is_finite,
     larger,
@@ -39,8 +38,6 @@ from lipcert.model.regions import PLAIN, Norms
 from lipcert.suggest.chain import Chain
 
 _LEAF, _AXIS = -2, -1
-_ROUNDS = 16
-"""Of the search for multipliers of a leaf."""
 _EXTRA, _CURVED = 60, 8
 """So many cuts beyond those of the tree, and one for every leaf; or so many for every leaf, with Taylor models."""
 _FEW, _FEW_INPUTS = 4, 16
@@ -249,20 +246,15 @@ class Lipschitz:
         settled = all((alpha == beta).all() for alpha, beta in slopes)
         goal = float(self.claim) / float(self.factor)
         found, self.multipliers, self.cover.shares = self.chain.suggest(
-            about, self.multipliers, _ROUNDS, goal - 1e-9 * goal
+            about, self.multipliers, engine.ROUNDS, goal - 1e-9 * goal
         )
         hope = found <= goal * (1.0 + 1e-9) or settled or self.norms.output.name != "l2"
-        if hope and self._noted(self._carry(slopes, self.multipliers)):
+        if hope and self._noted(self._carried(slopes)):
             return True
         if not settled and self.norms.plain:
             return False
         return self._noted(induced_norm(engine.jacobian(self.moved, slopes), self.norms))
 
-    def _carry(self, slopes: list[Interval], multipliers: list[Array] | None) -> arb:
-        P: Balls | None = None
-        for index, layer in enumerate(self.carried):
-            S = image(layer.weight, P)
-            if index < len(slopes):
-                scale = arb(4) ** int(sum(self.chain.powers[: index + 1]))
-                P = engine.advance(S, slopes[index], None if multipliers is None else balls(multipliers[index]) * scale)
+    def _carried(self, slopes: list[Interval]) -> arb:
+        S = engine.carry(self.carried, slopes, self.chain, self.multipliers)
         return (ellipsoid_norm(S, self.norms.output) * self.factor).upper()

@@ -162,7 +162,7 @@ def lipschitz_facts(
         else:
             last = Sweep(target, domain, guide, known, norms=norms, enclose=not sweeps).run()
         alone = _delicate(sweeps[0] if sweeps else last)
-        found, bounds = [], norm_bounds(last, quick=True)
+        found, bounds = [], norm_bounds(last)
         for which, (place, bound) in enumerate(zip(some, bounds.tolist(), strict=True)):
             if domain is not None and alone[which]:
                 found += sweep(domain.take(np.array([which])), [place])

@@ -86,12 +86,6 @@ class OutputBounds:
         """Where the pre-activations of each hidden layer lie."""
         return tuple((lower[self._which], upper[self._which]) for lower, upper in self._sweep.intervals)
 
-    @property
-    def multipliers(self) -> list[tuple[Array, int]]:
-        """About the T of each hidden layer that the proof used, relative to 4**exponent, and the exponent."""
-        steps = zip(self._sweep.views, self._sweep.steps, strict=True)
-        return [(v.widen(s.multipliers)[self._which], int(v.exponent[self._which])) for v, s in steps]
-
     def lipschitz(self, rows: Array) -> Array:
         """At least the Lipschitz constant of each combination rows·v_N of the outputs, for rows (k, outputs)."""
         S, exponent = self._ellipsoid
@@ -249,9 +243,9 @@ def derivatives_fact(proofs: Sequence[OutputBounds], base: OutputBounds, pieces:
 
 
 def entries_fact(one: OutputBounds) -> PairsFact:
-    """How large each entry of the Jacobian gets, by an ellipsoid around a nominal Jacobian."""
+    """How large each entry of the Jacobian gets, by ellipsoids of its columns or rows."""
     with proving():
-        limits = entries(one.network, _slopes(one.network, one.intervals), one.multipliers).bounds()
+        limits = entries(one.network, _slopes(one.network, one.intervals))
     return one.made(PairsFact, (), *_coordinates(limits), limits)
 
 

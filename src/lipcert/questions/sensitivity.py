@@ -37,7 +37,7 @@ _PIECES = 0.7
 _PAIRED = 0.05
 """Share of the time for the whole region, and for single pairs, if boxes are bounded to second order."""
 _BRIEF = 0.1
-"""Seconds that are always spent; all pairs at once take about as long as the first pass."""
+"""Seconds that are always spent; the bounds of all pairs take a pass for each input, or output if they are fewer."""
 _SMALL = 0.2
 """Derivatives below this share of the largest are bounded only up to that share."""
 _PAIRS = 16
@@ -57,10 +57,10 @@ def sensitivity(
 ) -> Sensitivity:
     """Bound how fast each output can change with each input, proved with outward rounding.
 
-    One pass bounds all pairs, in a few times the time of one :func:`certify`. Then single pairs, the largest bounds
-    first, are bounded alone, as by ``certify(inputs=…, outputs=…)``: as many as there is time for, or 16 without a time
-    limit. ``Split()`` and the default ``Auto()`` also cut a region with few inputs into boxes, and bound every entry of
-    the Jacobian over them.
+    First all pairs are bounded, by a pass for each output, or input if they are fewer. Then single pairs, the largest
+    bounds first, are bounded alone, as by ``certify(inputs=…, outputs=…)``: as many as there is time for, or 16 without
+    a time limit. ``Split()`` and the default ``Auto()`` also cut a region with few inputs into boxes, and bound every
+    entry of the Jacobian over them.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ class _Work:
     pieces: Pieces | None = None
     facts: list[PairsFact] = field(default_factory=list)
     all_pairs: bool = True
-    """Whether there is time for the pass that bounds all pairs."""
+    """Whether there is time for the passes that bound all pairs."""
 
     def answer(self, started: float) -> Sensitivity:
         return replace(self.found(), seconds=time.perf_counter() - started, names=self.network.names)
@@ -133,7 +133,8 @@ class _Work:
         for found in stages(self.network, self.region, limited(self.method, share), enclosures):
             first = first or time.perf_counter() - started
             self.proofs.append(found)
-        self.all_pairs = first < _BRIEF or clock().allows(len(self.proofs) * first)
+        passes = len(self.proofs) * min(self.network.inputs, self.network.outputs)
+        self.all_pairs = first < _BRIEF or clock().allows(passes * first)
         with suited_to(max(self.network.sizes)), np.errstate(all="ignore"):
             self.cut()
             for method in dict.fromkeys([ClosedForm(), self.method]):

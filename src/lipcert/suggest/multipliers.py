@@ -33,12 +33,13 @@ _TINY = 1e-280
 """Keeps quotients finite."""
 
 
-def closed_form(S: Array, m: Array, r: Array, ahead: Weight, neurons: Array | None) -> Array:
+def closed_form(S: Array, m: Array, r: Array, ahead: Weight, neurons: Array | None, share: float = 1.0) -> Array:
     """Multipliers t = s + sqrt(s σ/e), the same for all neurons of a region, (count, 1).
 
     s = ‖D_r S D_r‖, σ = ‖A D_m S D_m Aᵀ‖ for the next weight A, and e = ‖A Aᵀ‖ over the open neurons: the best t for an
     upper bound of ‖A P Aᵀ‖, as in :class:`lipcert.ClosedForm`. ``neurons`` tells which of a layer's neurons these are;
-    what comes out for a region does not depend on the others of its stack.
+    what comes out for a region does not depend on the others of its stack. A ``share`` of the root is better for what
+    is small beside ‖A P Aᵀ‖.
     """
     A = dense(ahead)
     rows = np.broadcast_to(np.arange(A.shape[-2]), (len(S), A.shape[-2]))
@@ -46,7 +47,7 @@ def closed_form(S: Array, m: Array, r: Array, ahead: Weight, neurons: Array | No
     s = _norm(here, lambda x: r * _apply(S, r * x))
     sigma = _norm(rows, lambda x: _apply(A, m * _apply(S, m * _apply(_turned(A), x))))
     e = _norm(rows, lambda x: _apply(A, (r > 0.0) * _apply(_turned(A), x)))
-    return np.asarray(1.05 * s + np.sqrt(s * sigma / np.maximum(e, _TINY)))
+    return np.asarray(1.05 * s + share * np.sqrt(s * sigma / np.maximum(e, _TINY)))
 
 
 def dominating(S: Array, r: Array, m: Array | None = None) -> Array:
