@@ -38,28 +38,22 @@ def radius_above(region: Region) -> Array:
 
 def corners(region: Region) -> tuple[Array, Array]:
     """The smallest box around the region."""
-    if isinstance(region, Box):
-        return region.lower, region.upper
-    if not isinstance(region, Ball):
+    if not region.bounded:
         raise ProofFailed(f"a region of type {type(region).__name__} cannot be cut into pieces")
-    reach = region.radius if region.plain else up(region.radius * region.units)
-    lower, upper = down(region.center - reach), up(region.center + reach)
-    if region.clip is None:
-        return lower, upper
-    return np.maximum(lower, region.clip.lower), np.minimum(upper, region.clip.upper)
+    (lower,), (upper,) = Domain.of([region]).corners()
+    return lower, upper
 
 
 def same_region(one: Region, two: Region) -> bool:
     """Whether two regions are defined by the same numbers."""
-    if isinstance(one, Ball) and isinstance(two, Ball):
-        clips = same_region(one.clip, two.clip) if one.clip and two.clip else one.clip is two.clip
-        return clips and one.norm == two.norm and _same(one, two, "center", "radius")
-    names = ("lower", "upper") if isinstance(one, Box) else ("center", "radius")
-    return type(one) is type(two) and _same(one, two, *names)
 
+    def parts(region: Region) -> tuple[object, list[Array]]:
+        norm, box = getattr(region, "norm", None), getattr(region, "clip", None) or region
+        corners = [box.lower, box.upper] if isinstance(box, Box) else []
+        return (type(region), norm, len(corners)), [region.center, region.radius, *corners]
 
-def _same(one: Region, two: Region, *names: str) -> bool:
-    return all(np.array_equal(getattr(one, name), getattr(two, name)) for name in names)
+    (kind, mine), (other, theirs) = parts(one), parts(two)
+    return kind == other and all(map(np.array_equal, mine, theirs))
 
 
 def kind_of(region: Region) -> object:
@@ -96,15 +90,15 @@ class Domain:
     def of(regions: Sequence[Region]) -> Domain:
         """Bounded regions of one kind: balls, clipped balls or boxes."""
         center = np.stack([region.center for region in regions])
-        if is_box(regions[0]):
-            lower, upper = (np.stack(ends) for ends in zip(*map(corners, regions), strict=True))
-            return Domain(center, None, lower, upper)
         balls = [region for region in regions if isinstance(region, Ball)]
-        radius, clips = np.array([float(ball.radius) for ball in balls]), [ball.clip for ball in balls if ball.clip]
-        if not clips:
-            return Domain(center, radius).measured(balls)
-        ends = (np.stack([getattr(clip, side) for clip in clips]) for side in ("lower", "upper"))
-        return Domain(center, radius, *ends).measured(balls)  # type: ignore[arg-type]
+        boxes = [ball.clip for ball in balls if ball.clip] if balls else regions
+        lower, upper = (
+            np.stack([getattr(box, side) for box in boxes]) if boxes else None for side in ("lower", "upper")
+        )
+        if not balls:
+            return Domain(center, None, lower, upper)
+        found = Domain(center, np.array([float(ball.radius) for ball in balls]), lower, upper).measured(balls)
+        return Domain(center, None, *found.corners()) if is_box(regions[0]) else found
 
     def measured(self, balls: Sequence[Ball]) -> Domain:
         """The same in the norms of its balls, which differ in units only; one stands for all."""
@@ -123,10 +117,8 @@ class Domain:
 
     def take(self, which: Array) -> Domain:
         """Some of the regions."""
-        columns = self.center, self.radius, self.lower, self.upper, self.units
-        center, radius, lower, upper, units = (None if part is None else part[which] for part in columns)
-        assert center is not None
-        return Domain(center, radius, lower, upper, self.halvings, units, self.ball)
+        parts = {name: getattr(self, name) for name in ("center", "radius", "lower", "upper", "units")}
+        return replace(self, **{name: part[which] for name, part in parts.items() if part is not None})
 
     def extent(self, start: Array | None = None) -> Array:
         """At least ‖(z - center)/start‖₂ for every z of a region, (count,); no start is one."""
@@ -143,20 +135,17 @@ class Domain:
         return np.fmin(found, norm_above(reach if start is None else up(reach / start)))
 
     def corners(self) -> tuple[Array, Array]:
-        """The ends of each z_j of a region, (count, inputs) each."""
-        if self.lower is not None and self.upper is not None:
-            return self.lower, self.upper
-        assert self.radius is not None
-        reach = self.radius[:, None] if self.units is None else up(self.radius[:, None] * self.units)
-        return down(self.center - reach), up(self.center + reach)
+        """The smallest box around each region, (count, inputs) each."""
+        lower, upper = (-np.inf, np.inf) if self.lower is None or self.upper is None else (self.lower, self.upper)
+        if self.radius is not None:
+            reach = self.radius[:, None] if self.units is None else up(self.radius[:, None] * self.units)
+            lower, upper = np.maximum(lower, down(self.center - reach)), np.minimum(upper, up(self.center + reach))
+        return np.asarray(lower), np.asarray(upper)
 
     def sizes(self) -> Array:
         """At least |z_j| for every z of a region, (count, inputs)."""
-        if self.lower is not None and self.upper is not None:
-            return np.maximum(np.abs(self.lower), np.abs(self.upper))
-        assert self.radius is not None
-        reach = self.radius[:, None] if self.units is None else up(self.radius[:, None] * self.units)
-        return up(np.abs(self.center) + reach)
+        lower, upper = self.corners()
+        return np.maximum(np.abs(lower), np.abs(upper))
 
     def outside(self) -> Array:
         """Regions that are proved to be empty: their box does not meet their ball, (count,)."""

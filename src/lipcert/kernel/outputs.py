@@ -184,9 +184,9 @@ class OutputBounds:
         """What a quadratic relaxation knows over a ball."""
         network, ball = self.network, self._plain_ball(self.region)
         spreads = []
-        for view in self._sweep.views:
-            neurons, S = view.known(self._which)
-            spreads.append(Spread(S, int(view.exponent[self._which]), neurons))
+        for index in range(network.depth - 1):
+            neurons, S, exponent = self._sweep.ellipsoid(index, self._which)
+            spreads.append(Spread(S, exponent, neurons))
         with proving():
             centers = [Near(v[0], error[0]) for v, error in trajectory(network, ball.center[None])]
             return QuadraticRelaxation(network, ball, centers, self.intervals, spreads)

@@ -50,6 +50,8 @@ _MOST = 110
 """Regions in a stack, however narrow the network is."""
 _LARGEST = 1024
 """Neurons up to which the matrices of a layer are kept after its step."""
+_MANY = 4096
+"""Neurons of a large layer of which S is kept at most."""
 _NEARLY_ALL = 0.9
 """Share of the neurons from which none is left out."""
 _LEAST = 2.0**-100
@@ -117,7 +119,8 @@ class Sweep:
     norms : in which the bounds are, without units.
     start : h, (inputs,), for P_0 = D_h²; None is what the guide says, if it does.
     intervals, slopes, steps : per hidden layer, what was proved.
-    views, hinted, drawn : what the guide saw, and what it said of all neurons; of large layers with a part of S.
+    ellipsoids : per hidden layer the neurons of each region, all for None, and their S, relative to 4**exponent.
+    views, hinted, drawn : what the guide saw, of large layers without S, and what it said of all neurons.
     S, exponent : the ellipsoid of the outputs, (count, outputs, outputs), relative to 4**exponent.
     """
 
@@ -133,6 +136,7 @@ class Sweep:
     start: Array | None = None
     intervals: list[Interval] = field(default_factory=list)
     slopes: list[Interval] = field(default_factory=list)
+    ellipsoids: list[tuple[Array | None, Array, Array]] = field(default_factory=list)
     views: list[View] = field(default_factory=list)
     hinted: list[Array] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
@@ -200,8 +204,13 @@ class Sweep:
         """What repeats the sweep of one region."""
         lines = [(lower[which], upper[which]) for drawn in self.drawn for lower, upper in drawn]
         multipliers = [T[which] for T in self.hinted]
-        exponents = [int(view.exponent[which]) for view in self.views]
+        exponents = [int(exponent[which]) for _, _, exponent in self.ellipsoids]
         return Hints(self.enclosures, tuple(multipliers), tuple(exponents), tuple(lines), self.start)
+
+    def ellipsoid(self, index: int, which: int) -> tuple[Array, Array, int]:
+        """Neurons of a hidden layer, S and an exponent: differences of their values are within 4**exponent·S."""
+        kept, S, exponent = self.ellipsoids[index]
+        return np.arange(S.shape[-1]) if kept is None else kept[which], S[which], int(exponent[which])
 
     def _interval(self, index: int, size: int, axes: Array | None) -> Interval:
         """Where the pre-activations of a layer lie, (count, neurons)."""
@@ -292,6 +301,7 @@ class Sweep:
         hint = np.array(np.broadcast_to(np.asarray(self.guide.multipliers(view), dtype=float), (1, layer.width)))
         hint[~np.isfinite(hint)] = 0.0
         self.hinted.append(hint)
+        self.ellipsoids.append((np.zeros((1, 0), dtype=int), S[:, :0, :0], self.exponent))
         self.views.append(replace(view, S=S[:, :0, :0], form=None, network=None, center=None))
         none = np.zeros((1, 0))
         self.steps.append(Step(S[:, :0, :0], none.astype(int), none, none, none, none, S[:, :0, :0], S[:, :0, :0]))
@@ -334,7 +344,8 @@ class Sweep:
         self.hinted.append(view.widen(hint))
         large = S.shape[-1] > _LARGEST and not self.pieces  # then the matrices are not kept for later
         none = np.zeros((self.count, 0, 0))
-        self.views.append(view.bare(alpha < beta) if large else view)
+        self.ellipsoids.append((*(_open(S, kept, alpha < beta) if large else (kept, S)), self.exponent))
+        self.views.append(replace(view, S=none) if large else view)
         self.steps.append(replace(step, P=none, L=none, X=none) if large else step)
         return step.P
 
@@ -359,6 +370,14 @@ def _kept(wanted: Array) -> Array | None:
     if most > _NEARLY_ALL * wanted.shape[-1]:
         return None
     return np.sort(np.argsort(~wanted, axis=-1, kind="stable")[:, : max(most, 1)], axis=-1)
+
+
+def _open(S: Array, kept: Array | None, some: Array) -> tuple[Array, Array]:
+    """The open neurons of a single region, and what S says of them; none of a stack, or if they are too many."""
+    own = np.flatnonzero(some[0]) if len(S) == 1 else np.arange(0)
+    own = own[: own.size * (own.size <= _MANY)]
+    names = np.broadcast_to(own if kept is None else kept[0, own], (len(S), own.size))
+    return names, frozen(S[:, own[:, None], own])
 
 
 def at_centers(network: Network, domain: Domain) -> list[Interval]:

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
 
 from lipcert.errors import ProofFailed
-from lipcert.model.arrays import Array, Interval, Weight, frozen
+from lipcert.model.arrays import Array, Interval, Weight
 from lipcert.model.network import Network, Neurons
 from lipcert.model.regions import Norms
 
@@ -123,10 +123,6 @@ class Tree:
         return int((self.layer == LEAF).sum())
 
 
-_MANY = 4096
-"""Neurons of a large layer of which S is kept at most."""
-
-
 @dataclass(frozen=True, eq=False)
 class View:
     """What a guide sees of a layer, for a stack of regions; T is relative to the same scale as S.
@@ -140,7 +136,6 @@ class View:
     ahead : the next weight over what is kept, (m, k), or (count, m, k).
     neurons : (count, k), which neurons of the layer these are. None is all, in order.
     size : neurons of the layer.
-    part : of a large layer whose step is done some neurons, and what S, which is not kept, says of these.
     form, network, center : in a network with couplings what the step is made of, and where; T is about the results.
     """
 
@@ -152,7 +147,6 @@ class View:
     ahead: Weight
     neurons: Array | None
     size: int
-    part: tuple[Array, Array] | None = None
     form: Any = None
     network: Network | None = None
     center: Array | None = None
@@ -173,21 +167,6 @@ class View:
         full = np.zeros((len(values), self.size))
         np.put_along_axis(full, self.neurons, values, -1)
         return full
-
-    def bare(self, some: Array) -> View:
-        """The same without S, but for what it says of some neurons of a single region, if they are not all too many."""
-        own = np.flatnonzero(some[0])
-        names = own if self.neurons is None else self.neurons[0, own]
-        part = (names, frozen(self.S[0][np.ix_(own, own)])) if len(self.S) == 1 and own.size <= _MANY else None
-        return replace(self, S=np.zeros((len(self.S), 0, 0)), part=part)
-
-    def known(self, which: int) -> tuple[Array, Array]:
-        """Neurons of one region, and what S says of them."""
-        if self.part is not None:
-            return self.part
-        if not self.S.shape[-1]:
-            return np.zeros(0, dtype=int), self.S[which]
-        return np.arange(self.size) if self.neurons is None else self.neurons[which], self.S[which]
 
 
 class Guide(ABC):
