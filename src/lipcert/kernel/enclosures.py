@@ -62,9 +62,20 @@ class _Vectors:
             Q = Approx.diagonal(np.zeros(self.near.shape)).sum_above(self.near.error)
         else:
             Q = self.Q.sum_above(self.delta)
-        Q, computed = congruence(Q, weight), Near.of(self.near.value).through(weight) + bias
-        error = up(up(np.sqrt(np.diagonal(Q, axis1=-2, axis2=-1))) + computed.error)
-        return _Vectors(Near(computed.value, error), False, Approx(Q, symmetric=True), computed.error)
+        computed = Near.of(self.near.value).through(weight) + bias
+        return _Vectors.around(computed.value, congruence(Q, weight), computed.error)
+
+    @staticmethod
+    def around(value: Array, Q: Array, delta: Array) -> _Vectors:
+        """Vectors e + d away from a value, eeᵀ ≼ Q, |d| ≤ δ."""
+        error = up(up(np.sqrt(np.diagonal(Q, axis1=-2, axis2=-1))) + delta)
+        return _Vectors(Near(value, error), False, Approx(Q, symmetric=True), delta)
+
+    def moved(self, J: Near, computed: Near) -> _Vectors:
+        """Vectors that are away from computed ones by J(e + d), J (count, m, n), and by what those lost."""
+        assert self.Q is not None
+        apart = total(matvec(J.error, self.near.error), computed.error)
+        return _Vectors.around(computed.value, congruence(self.Q.sum_above(self.delta), J.value), apart)
 
     def scaled(self, slopes: Near, computed: Near) -> _Vectors:
         """Vectors that are away from computed ones by slopes·(e + d), and by what those lost."""
@@ -86,14 +97,9 @@ class _Vectors:
         reach = Near(value, up(up(slopes.size * first.error) + value_error(plain, value)))
         if self.Q is None:
             return _Vectors(coupled_values(coupling, v, reach), self.entrywise)
-        exact = Near.of(v.value)
-        near = coupled_values(coupling, exact, Near(value, value_error(plain, value)))
         found = [derivative(coupling, v[k], slopes[k]) for k in range(len(v.value))]
-        apart = np.stack([matvec(J.error, e) for J, e in zip(found, v.error, strict=True)])
-        lost = total(apart, near.error)
-        Q = congruence(self.Q.sum_above(self.delta), np.stack([J.value for J in found]))
-        error = up(up(np.sqrt(np.diagonal(Q, axis1=-2, axis2=-1))) + lost)
-        return _Vectors(Near(near.value, error), False, Approx(Q, symmetric=True), lost)
+        J = Near(np.stack([one.value for one in found]), np.stack([one.error for one in found]))
+        return self.moved(J, coupled_values(coupling, Near.of(v.value), Near(value, value_error(plain, value))))
 
 
 def held(network: Network) -> Network:
@@ -162,14 +168,9 @@ def _pushed(layer: Layer, v: Near, y: _Vectors) -> _Vectors:
     assert layer.coupling is not None
     assert layer.plain is not None
     J = derivative(layer.coupling, v, _slopes(layer.plain, v[: layer.plain.size]))
-    near = (J @ y.near.T).T
     if y.Q is None:
-        return _Vectors(near, y.entrywise)
-    moved = (J @ Near.of(y.near.value).T).T
-    delta = total(moved.error, matvec(J.error, y.near.error))
-    Q = congruence(y.Q.sum_above(y.delta), J.value)
-    error = up(up(np.sqrt(np.diagonal(Q, axis1=-2, axis2=-1))) + delta)
-    return _Vectors(Near(moved.value, error), False, Approx(Q, symmetric=True), delta)
+        return _Vectors((J @ y.near.T).T, y.entrywise)
+    return y.moved(J[None], (J @ Near.of(y.near.value).T).T)
 
 
 def _length_below(y: Near, norm: Norm) -> Array:

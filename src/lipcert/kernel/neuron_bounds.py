@@ -17,7 +17,7 @@ from scipy import special
 from lipcert.errors import ProofFailed
 from lipcert.kernel.arithmetic import TINY, UP, U, down, gamma, up
 from lipcert.model.activations import CONCAVE, STRAIGHT, Activation
-from lipcert.model.arrays import Array
+from lipcert.model.arrays import Array, Interval
 from lipcert.model.network import Neurons
 from lipcert.suggest.lines import touching
 
@@ -27,21 +27,24 @@ _DEEP: Final = -4.0
 """Left of this no terms of a slope cancel, unless it is periodic: one of them is more than twice the other."""
 
 
-def slope_bounds(neurons: Neurons, lower: Array, upper: Array) -> tuple[Array, Array]:
-    """α ≤ every slope of φ on [lower, upper] ≤ β, in real arithmetic."""
+def slope_bounds(neurons: Neurons, lower: Array, upper: Array, center: Array | None = None) -> Interval:
+    """α ≤ every slope of φ on [lower, upper] ≤ β, in real arithmetic; the center is for an error that may be raised."""
     low, high = np.where(np.isnan(lower), -np.inf, lower), np.where(np.isnan(upper), np.inf, upper)  # nothing is known
-    check_domain(neurons, low)
+    check_domain(neurons, low, center)
     alpha, beta = neurons.gather(_slope_bounds, low, high)
     return alpha, beta
 
 
-def check_domain(neurons: Neurons, low: Array) -> None:
-    """An error unless every φ is defined from ``low`` on."""
+def check_domain(neurons: Neurons, low: Array, center: Array | None = None) -> None:
+    """An error unless every φ is defined from ``low`` on; it says how far to shrink a region with that center."""
     for row, index in neurons.groups:
-        if np.isfinite(row.row.above) and not (low[..., index] > row.row.above).all():
-            least = float(low[..., index].min())
+        least, hard = low[..., index], row.row.above
+        if np.isfinite(hard) and not (least > hard).all():
+            share = 0.0 if center is None else np.min((center[..., index] - hard) / (center[..., index] - least))
+            by = f"shrink the region to about {0.9 * share:.2g} of its size"
             raise ProofFailed(
-                f"{row.name} takes positive numbers only, and its argument is only known to be above {least:.3g}"
+                f"{row.name} takes positive numbers only, and its argument is only known to be above"
+                f" {float(least.min()):.3g}; {by if 0.0 < share < 1.0 else 'a smaller region may do'}"
             )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,11 +19,12 @@ from lipcert.kernel.arithmetic import (
     inflate,
     raised,
     total,
+    transpose,
     underflow,
     up,
 )
 from lipcert.model.arrays import Array, Weight, dense, frozen
-from lipcert.suggest.multipliers import dominating
+from lipcert.suggest.multipliers import enlarged
 
 
 class Image:
@@ -65,25 +65,22 @@ class Image:
 
 def _rows(matrix: Weight, kept: Array) -> Weight:
     """The rows of each region, of a matrix for all or of a stack; of a single region without a copy by region."""
-    if matrix.ndim == 3:
-        return np.take_along_axis(matrix, kept[:, :, None], 1)
-    return matrix[kept[0]] if len(kept) == 1 else dense(matrix)[kept]
+    if len(kept) == 1:
+        return matrix[kept[0]] if matrix.ndim == 2 else np.take(matrix, kept[0], axis=1)
+    return dense(matrix)[kept] if matrix.ndim == 2 else np.take_along_axis(matrix, kept[:, :, None], 1)
 
 
 def columns(weight: Weight, kept: Array | None) -> Weight:
     """The columns of a weight that belong to what is kept of the layer before, (m, k) or (count, m, k), read only."""
     if kept is None:
         return weight
-    found = weight[:, kept[0]] if len(kept) == 1 else np.swapaxes(dense(weight).T[kept], -1, -2)
+    found = weight[:, kept[0]] if len(kept) == 1 else transpose(dense(weight).T[kept])
     frozen(found if isinstance(found, np.ndarray) else found.data)
     return found
 
 
 LEAST, MOST = 2.0**-800, 2.0**800
 """Multipliers beyond these are not used: their squares' roundings would not be relative."""
-_WIDENED, _MARGIN = 2.0**-43, 2.0**37
-"""The slopes here are wider than those that the hints were made for, by about the first. (D_r + D_e) S (D_r + D_e) is
-at most (1 + θ) D_r S D_r + (1 + 1/θ) D_e S D_e: hints with a margin θ above the inverse of the second stay feasible."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,11 +200,8 @@ def _open_block(S: Array, active: Array, moving: Array) -> tuple[Array, Array]:
     """The rows of the active neurons, and their columns of those."""
     if moving.all():
         return S, S
-    if len(active) == 1:
-        rows = np.take(S, active[0], axis=1)
-        return rows, rows[:, :, active[0]]
-    rows = np.take_along_axis(S, active[:, :, None], -2)
-    return rows, np.take_along_axis(rows, active[:, None, :], -1)
+    rows = _rows(S, active)
+    return rows, transpose(_rows(transpose(rows), active))
 
 
 def _picked(values: Array, which: Array) -> Array:
@@ -237,15 +231,11 @@ def _factor(
 
     What happens to a region does not depend on the others of its stack.
     """
-    width, given = np.where(on, _picked(r, active), 0.0), _picked(hint, active)
-    safe = _picked(dominating(S, r, m), active)
-    given = np.where((given > 0) & (given < np.inf), given, safe)
-    L, h, g = np.zeros(part.shape), np.zeros(given.shape), np.ones(given.shape)
-    eye, left = Approx.diagonal(np.ones(part.shape[-1])), np.arange(len(given))
-    for T in _enlarged(
-        given, lambda: _picked(dominating(S, np.minimum(r, _WIDENED * (1.0 + np.abs(m) + r))), active), safe
-    ):
-        g[left] = 1.0 / np.sqrt(np.clip(T[left], LEAST, MOST))
+    width = np.where(on, _picked(r, active), 0.0)
+    L, h, g = np.zeros(part.shape), np.zeros(width.shape), np.ones(width.shape)
+    eye, left = Approx.diagonal(np.ones(part.shape[-1])), np.arange(len(width))
+    for T in enlarged(hint, S, r, m):
+        g[left] = 1.0 / np.sqrt(np.clip(_picked(T, active)[left], LEAST, MOST))
         h[left] = np.where(on[left], up(g[left] * width[left]), 0.0)
         some = h[left]
         core = eye - Approx(part[left], symmetric=True).scaled(some, some)
@@ -255,13 +245,3 @@ def _factor(
             C = core if len(core.value) == len(part) else eye - Approx(part, symmetric=True).scaled(h, h)
             return L, C, h, g
     raise ProofFailed("no multipliers near the hints make the step of a layer valid")
-
-
-def _enlarged(T: Array, edge: Callable[[], Array], safe: Array) -> Iterator[Array]:
-    """The multipliers, some that are ever larger, and last safe ones, the second time with room for rounding."""
-    yield T
-    T = T + _MARGIN * edge()
-    for power in range(-80, 1, 2):
-        yield T * (1.0 + 2.0**power)
-    yield safe
-    yield 1.5 * safe

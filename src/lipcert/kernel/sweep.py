@@ -34,10 +34,9 @@ from lipcert.kernel.coupling import coupled_step, form
 from lipcert.kernel.domain import Domain, check_region, kind_of, same_region
 from lipcert.kernel.enclosures import BackSubstitution, activated, activated_ends, affine, trajectory
 from lipcert.kernel.facts import Part
-from lipcert.kernel.neuron_bounds import check_domain, slope_bounds
+from lipcert.kernel.neuron_bounds import slope_bounds
 from lipcert.kernel.norms import columns_times, ellipsoid_above, sound, start_gain
 from lipcert.kernel.step import Image, Step, activate, columns, low_rank_step
-from lipcert.model.activations import Activation
 from lipcert.model.arrays import Array, Interval, Weight, frozen
 from lipcert.model.couplings import Coupling
 from lipcert.model.network import Network, Neurons
@@ -240,8 +239,11 @@ class Sweep:
         return lower, upper
 
     def _slopes(self, index: int, neurons: Neurons, interval: Interval) -> Interval:
-        self._check_domain(index, neurons, interval[0])
-        alpha, beta = slope_bounds(neurons, *interval)
+        center = self.values[index][0][:, : neurons.size] if self.local else None
+        try:
+            alpha, beta = slope_bounds(neurons, *interval, center)
+        except ProofFailed as error:
+            raise ProofFailed(f"layer {index + 1}: {error}") from None
         if self.limits:  # at a kink a point has more slopes than an interval that ends there
             alpha, beta = np.maximum(alpha, self.limits[index][0]), np.minimum(beta, self.limits[index][1])
         if self.empty.any():  # no slopes at all: nothing to carry
@@ -258,20 +260,6 @@ class Sweep:
             )
         if self.pieces or self.count > 1:
             raise ProofFailed("regions of networks with products or softmax are bounded one by one, and not cut")
-
-    def _check_domain(self, index: int, neurons: Neurons, lower: Array) -> None:
-        """An error that says how to go on where an activation may meet what it is not defined for."""
-        try:
-            check_domain(neurons, lower)
-        except ProofFailed as error:
-            hint = "a smaller region may do"
-            if self.local and self.values:
-                center, hard = self.values[index][0][:, : neurons.size], neurons.gather(_least, lower)[0]
-                with np.errstate(all="ignore"):
-                    share = np.where(lower <= hard, (center - hard) / (center - lower), 1.0).min()
-                if 0.0 < share < 1.0:
-                    hint = f"shrink the region to about {0.9 * share:.2g} of its size"
-            raise ProofFailed(f"layer {index + 1}: {error}; {hint}") from None
 
     def _couple(self, index: int, image: Image | None, interval: Interval, slopes: Interval) -> Array | None:
         """P after a layer with a coupling."""
@@ -348,10 +336,6 @@ class Sweep:
         self.views.append(replace(view, S=none) if large else view)
         self.steps.append(replace(step, P=none, L=none, X=none) if large else step)
         return step.P
-
-
-def _least(row: Activation, low: Array) -> tuple[Array]:
-    return (np.full(low.shape, row.row.above),)
 
 
 def _usable_start(start: Array | None, size: int) -> Array | None:

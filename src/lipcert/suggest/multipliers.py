@@ -5,7 +5,7 @@ All is plain floating point, and a proof holds whatever is suggested.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -60,6 +60,23 @@ def dominating(S: Array, r: Array, m: Array | None = None) -> Array:
     share = r * axes
     more = 0.0 if m is None else np.linalg.norm(m * axes, axis=-1, keepdims=True)
     return np.asarray(share * (2.0 * share.sum(axis=-1, keepdims=True) + more))
+
+
+_WIDENED, _MARGIN = 2.0**-43, 2.0**37
+"""The slopes of a step are wider than those that its hints were made for, by about the first. With D_e what was added,
+(D_r + D_e) S (D_r + D_e) is at most (1 + θ) D_r S D_r + (1 + 1/θ) D_e S D_e: hints with a margin θ above the inverse of
+the second stay feasible."""
+
+
+def enlarged(hint: Array, S: Array, r: Array, m: Array) -> Iterator[Array]:
+    """Multipliers to try in turn: the hint, ever larger ones, and last safe ones, also with room for rounding."""
+    safe = dominating(S, r, m)
+    yield (T := np.where((hint > 0) & (hint < np.inf), hint, safe))
+    T = T + _MARGIN * dominating(S, np.minimum(r, _WIDENED * (1.0 + np.abs(m) + r)))
+    for power in range(-80, 1, 2):
+        yield T * (1.0 + 2.0**power)
+    yield safe
+    yield 1.5 * safe
 
 
 def split_rate(rows: Array, radius: Array, below: Array, above: Array, halvings: int = 24) -> Array:
