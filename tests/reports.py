@@ -62,7 +62,7 @@ def save_study(folder: Path, machine: str = "some machine") -> Path:
         for cell in CELLS:
             ours = "1.23456" if cell["width"] == "10" else "2.5"
             writer.writerow({"status": "ok", **SAME, "ours": ours, **cell})
-    (folder / "radii.csv").write_text("rule,paper,mean\npairs,0.123456789012,0.99999999\n", encoding="utf-8")
+    (folder / "radii.csv").write_text("rule,attacked,mean\npairs,0.123456789012,0.99999999\n", encoding="utf-8")
     section = {
         "title": "Table 1: ReLU",
         "summary": "Ours is smaller in 2 of 2 cells.",

@@ -83,8 +83,8 @@ def test_numbers_sort_as_numbers_and_empty_cells_stay_last(tmp_path: Path) -> No
     });"""
     assert evaluated(save_study(tmp_path / "quick"), tmp_path, script) == [
         ["10", "10", "10", "100", "100"],
-        ["1.2346", "2.5", "88.5", "99", ""],
-        ["99", "88.5", "2.5", "1.2346", ""],
+        ["1.235", "2.5", "88.5", "99", ""],
+        ["99", "88.5", "2.5", "1.235", ""],
     ]
 
 

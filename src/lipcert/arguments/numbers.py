@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 from warnings import warn
 
@@ -74,22 +74,6 @@ def listed(name: str, value: Any) -> list[Any]:
         return list(value)
     except TypeError:
         raise InvalidInput(f"{name} must be a list, one entry per layer; got {type(value).__name__}") from None
-
-
-def indices(name: str, value: Iterable[int] | None, size: int) -> Array:
-    """Distinct positions in range(size), or an error that names the argument; None is all of them."""
-    if value is None:
-        return np.arange(size)
-    try:
-        picked = np.atleast_1d(np.asarray(value if np.isscalar(value) or np.ma.is_masked(value) else list(value)))
-    except (TypeError, ValueError):
-        picked = np.zeros(0)
-    whole = picked.ndim == 1 and picked.size > 0 and picked.dtype.kind in "iu" and not np.ma.is_masked(value)
-    if not whole or picked.min() < 0 or picked.max() >= size:
-        raise InvalidInput(f"{name} must be indices from 0 to {size - 1}, at least one; got {value!r}")
-    if len(set(picked.tolist())) != picked.size:
-        raise InvalidInput(f"{name} must not repeat an index; got {value!r}")
-    return picked
 
 
 def matrix(name: str, value: Any) -> Any:

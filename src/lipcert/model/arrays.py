@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+
+from lipcert.errors import InvalidInput
 
 Array: TypeAlias = NDArray[Any]
 """A numpy array; of float64 unless the docstring says otherwise."""
@@ -36,3 +39,19 @@ def frozen(array: Array) -> Array:
     """The array itself, which can be read only from now on."""
     array.flags.writeable = False
     return array
+
+
+def indices(name: str, value: Iterable[int] | None, size: int) -> Array:
+    """Distinct positions in range(size), or an error that names the argument; None is all of them."""
+    if value is None:
+        return np.arange(size)
+    try:
+        picked = np.atleast_1d(np.asarray(value if np.isscalar(value) or np.ma.is_masked(value) else list(value)))
+    except (TypeError, ValueError):
+        picked = np.zeros(0)
+    whole = picked.ndim == 1 and picked.size > 0 and picked.dtype.kind in "iu" and not np.ma.is_masked(value)
+    if not whole or picked.min() < 0 or picked.max() >= size:
+        raise InvalidInput(f"{name} must be indices from 0 to {size - 1}, at least one; got {value!r}")
+    if len(set(picked.tolist())) != picked.size:
+        raise InvalidInput(f"{name} must not repeat an index; got {value!r}")
+    return picked

@@ -12,10 +12,9 @@ import numpy as np
 from scipy import sparse
 
 from lipcert.arguments.networks import LayerValues, NetworkValues, layer_parts, rows_per_neuron
-from lipcert.arguments.numbers import indices
 from lipcert.errors import InvalidInput, ProofFailed
 from lipcert.model.activations import Activation, activation
-from lipcert.model.arrays import Array, Weight, times
+from lipcert.model.arrays import Array, Weight, indices, times
 from lipcert.model.convolution import MOST_ENTRIES, Convolution
 from lipcert.model.couplings import Coupling
 

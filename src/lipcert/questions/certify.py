@@ -16,7 +16,6 @@ import numpy as np
 from lipcert import published
 from lipcert.answers.certificate import Certificate
 from lipcert.arguments.networks import check_network
-from lipcert.arguments.numbers import indices
 from lipcert.errors import Interrupted, InvalidInput, ProofFailed
 from lipcert.kernel.checker import Proved, lipschitz_fact, lipschitz_facts
 from lipcert.kernel.facts import Part
@@ -26,7 +25,7 @@ from lipcert.methods.joint import Anytime, Joint
 from lipcert.methods.lower import jacobian_norms
 from lipcert.methods.method import Candidate, Greedy, Method, MethodGuide, Problem
 from lipcert.methods.split import Auto, Split, affordable, can_cut
-from lipcert.model.arrays import Array
+from lipcert.model.arrays import Array, indices
 from lipcert.model.convolution import Convolution
 from lipcert.model.network import Network
 from lipcert.model.regions import Ball, Everywhere, Norm, Norms, Region, norm_in

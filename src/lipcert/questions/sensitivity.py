@@ -12,7 +12,6 @@ import numpy as np
 from lipcert.answers.proofs import Pieces, Proof
 from lipcert.answers.sensitivity import Sensitivity, pair_facts, sensitivities
 from lipcert.arguments.networks import check_network
-from lipcert.arguments.numbers import indices
 from lipcert.errors import Interrupted, InvalidInput, ProofFailed
 from lipcert.kernel.cover import Cover
 from lipcert.kernel.facts import PairsFact, Part
