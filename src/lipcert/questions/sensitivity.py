@@ -21,6 +21,7 @@ from lipcert.kernel.taylor import curved
 from lipcert.methods.greedy import ClosedForm
 from lipcert.methods.method import Method, Problem
 from lipcert.methods.split import FEW_INPUTS, VANISHING, Auto, RowSearch, attained, entry_sizes
+from lipcert.model.arrays import indices
 from lipcert.model.network import Network
 from lipcert.model.regions import Everywhere, Region
 from lipcert.questions.certify import question
