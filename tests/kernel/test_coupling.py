@@ -84,6 +84,41 @@ def test_units_hold_what_is_not_linear(shape: Any, reach: float) -> None:
             assert worst(shape, seed, reach, local) <= 1.0 + 1e-6
 
 
+def beyond_lines(shape: Any, seed: int, reach: float) -> Fraction:
+    """How far Av + rest is missed by values in an interval, in rational and ball arithmetic: at most zero."""
+    flint = pytest.importorskip("flint")
+    rng = np.random.default_rng(seed)
+    coupling = Coupling.of(*shape)
+    center, half = rng.normal(size=(2, coupling.size)) * np.array([[2.0], [reach]])
+    lower, upper = center - np.abs(half), center + np.abs(half)
+    A, rest = rules.coupled_lines(coupling, (lower, upper))
+    lines, ends, worst = dense(A), np.stack([rest.below, rest.above]), Fraction(-1)
+    for _ in range(25):
+        picked = np.where(
+            rng.random(coupling.size) < 0.4, lower, np.where(rng.random(coupling.size) < 0.6, upper, center)
+        )
+        v, found = [Fraction(float(x)) for x in picked], []
+        for _, index in coupling.softmax_rows():
+            for row in index:
+                e = [flint.arb(flint.fmpq(v[j].numerator, v[j].denominator)).exp() for j in row]
+                found += [Fraction(float((one / sum(e, flint.arb(0))).mid())) for one in e]
+        for one in coupling.products:
+            found += [
+                sum(v[a] * v[b] for a, b in zip(x, y, strict=True)) for x, y in zip(one.one, one.two, strict=True)
+            ]
+        for z, row, low, high in zip(found, lines, *ends, strict=True):
+            gap = z - sum((Fraction(float(a)) * x for a, x in zip(row, v, strict=True)), Fraction(0))
+            worst = max(worst, gap - Fraction(float(high)), Fraction(float(low)) - gap)
+    return worst
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_lines_hold_the_results(shape: Any) -> None:
+    for seed in range(6):
+        for reach in (0.0, 1e-3, 0.3, 3.0):
+            assert beyond_lines(shape, seed, reach) <= 1e-15
+
+
 def smaller_shares(low: Array, high: Array) -> tuple[Array, Array]:
     """Upper bounds of softmax values that are too small."""
     least, most = shares(low, high)

@@ -146,7 +146,7 @@ def _compare(network: Network, original: Original, tests: Array, theirs: Array) 
         ours, spread, largest = disturbed(network, tests, max(precision.unit, original.off / NOISE))
         finite = np.isfinite(theirs).all(axis=1)
         wanting = ~finite & (largest < precision.within)
-        counts = finite & np.isfinite(ours).all(axis=1) & np.isfinite(spread).all(axis=1)
+        counts = finite & np.isfinite(largest) & np.isfinite(ours).all(axis=1) & np.isfinite(spread).all(axis=1)
         if wanting.any():
             size = np.abs(tests[np.argmax(wanting)]).max()
             raise UnreadableModel(

@@ -44,7 +44,7 @@ from lipcert.kernel.arithmetic import (
 )
 from lipcert.kernel.neuron_bounds import shares
 from lipcert.kernel.step import LEAST, MOST, middles
-from lipcert.model.arrays import Array, Interval
+from lipcert.model.arrays import Array, Interval, Weight
 from lipcert.model.couplings import Coupling, Products
 
 _LEAST_SHARE = 2.0**-300
@@ -128,6 +128,43 @@ def _softmax_jacobian(p: Near) -> Near:
     outer = Near(p.value[:, :, None], _error(p)[:, :, None]) * Near(p.value[:, None, :], _error(p)[:, None, :])
     eye = np.eye(p.shape[-1])
     return Near(p.value[:, :, None] * eye, _error(p)[:, :, None] * eye) - outer
+
+
+def coupled_lines(coupling: Coupling, interval: Interval) -> tuple[Weight, Near]:
+    """A and rest with z = Av + rest for the results z of softmax rows and sums, for values v in an interval (size,).
+
+    xy = ay + bx + (x - a)(y - b) - ab. A softmax value p(s)_l is p(c)_l + Σ_j J̄_lj(d_j - d(c)_j) for d_j = s_j - s_l
+    and a mean J̄ of Jacobians, whose rows sum to zero; where that is wider than the range of p, the range serves.
+    """
+    lower, upper = interval
+    middle, rests = 0.5 * lower + 0.5 * upper, [Near.of(np.zeros(0))]
+    far, entries = up(np.maximum(upper - middle, middle - lower)), [tuple(np.zeros((3, 0)))]
+    for _, index in coupling.softmax_rows():
+        apart, at = _apart(lower[index], upper[index]), differences(Near.of(middle[index]))
+        within, p = Near.between(*shares(*apart)), Near.between(*shares(at.below, at.above))
+        J, n = _softmax_jacobian(within), index.shape[1]
+        M = np.where(np.eye(n, dtype=bool), 0.0, J.value)
+        rest = p - (M * at).sum(-1)
+        M = M - M.sum(axis=-1)[:, :, None] * np.eye(n)
+        lost = Near.of(M).sum(-1).size * np.maximum(np.abs(lower), np.abs(upper))[index]
+        reach = np.maximum(apart[1] - at.below, at.above - apart[0])
+        rest = Near(rest.value, inflate(rest.error + (_error(J) * reach).sum(axis=-1) + lost, n + 8))
+        still = ~(rest.error < within.error)
+        rest = rest.replace(still, within)
+        parts = index[:, :, None], index[:, None, :], np.where(still[..., None], 0.0, M)
+        entries.append(tuple(part.ravel() for part in np.broadcast_arrays(*parts)))
+        rests.append(Near(rest.value.ravel(), rest.error.ravel()))
+    for product, place in coupling.sums():
+        a, b = middle[product.one], middle[product.two]
+        rest = -(Near.of(a) * b).sum(-1)
+        beside = (far[product.one] * far[product.two]).sum(axis=1)
+        rests.append(Near(rest.value, inflate(rest.error + beside, product.one.shape[1] + 4)))
+        parts = np.broadcast_to(place[:, None], product.both.shape), product.both, middle[product.partners]
+        entries.append(tuple(np.ravel(part) for part in parts))
+    rows, columns, values = (np.concatenate(parts) for parts in zip(*entries, strict=True))
+    shape = coupling.width - coupling.plain, coupling.size
+    where = (rows - coupling.plain).astype(int), columns.astype(int)
+    return sparse.csr_array((values, where), shape=shape), _joined(rests)
 
 
 @dataclass(frozen=True, eq=False)

@@ -26,7 +26,7 @@ from lipcert.kernel.arithmetic import (
     up,
     weighed_off,
 )
-from lipcert.kernel.coupling import coupled_ranges, coupled_values, derivative
+from lipcert.kernel.coupling import coupled_lines, coupled_ranges, coupled_values, derivative
 from lipcert.kernel.domain import Domain, Pick
 from lipcert.kernel.neuron_bounds import relax, slope_bounds, value_error
 from lipcert.kernel.norms import length_above
@@ -294,7 +294,8 @@ class _Lines:
     """What holds for the activations of a layer over every region of the stack, (count, neurons).
 
     lower_slope·v + lower_offset ≤ φ(v) ≤ upper_slope·v + upper_offset, floor ≤ φ(v) ≤ roof, |φ(v)| ≤ z_size. What is
-    rounded in a row multiplies ``passed`` = |W||z| + |b| + |v| or an offset; ``lost`` is what underflow loses.
+    rounded in a row multiplies ``passed`` = |W||z| + |b| + |v| or an offset; ``lost`` is what underflow loses. With
+    ``mixed`` the slopes are those of the elementwise activations; mixed·v takes the place of slope·v for the others.
     """
 
     lower_slope: Array
@@ -307,6 +308,7 @@ class _Lines:
     offsets: _Sizes
     passed: _Sizes
     lost: Array
+    mixed: Weight | None = None
 
 
 @dataclass(eq=False)
@@ -328,14 +330,16 @@ class BackSubstitution:
 
         Neurons known to be still are left as they are.
         """
-        layer = self.network.layers[index]
-        assert layer.neurons is not None
-        alpha, beta = layer.neurons.slope_range(lower, upper)
-        # where a later trace will close with this layer's values, all of them count
-        closing = self.depth is not None and index + self.depth < self.network.depth - 1
-        loose = np.ones(lower.shape, dtype=bool) if closing else alpha < beta
-        if self.pieces:
-            loose |= at_kink(layer.neurons, lower, upper)
+        plain = self.network.layers[index].plain
+        assert plain is not None
+        first = lower[:, : plain.size], upper[:, : plain.size]
+        alpha, beta = plain.slope_range(*first)
+        # where a later trace will close with this layer's values, all of them count, as do factors and softmax rows
+        loose = np.ones(lower.shape, dtype=bool)
+        if self.depth is None or index + self.depth >= self.network.depth - 1:
+            loose[:, : plain.size] = alpha < beta
+            if self.pieces:
+                loose[:, : plain.size] |= at_kink(plain, *first)
         loose = (loose if still is None else loose & ~still) | ~np.isfinite(lower) | ~np.isfinite(upper)
         where, neuron = np.nonzero(loose)
         lower, upper = np.array(lower), np.array(upper)
@@ -357,36 +361,43 @@ class BackSubstitution:
         upper[where, neuron] = np.fmin(upper[where, neuron], up(up(above[: where.size] + loose) + bias))
         lower[where, neuron] = np.fmax(lower[where, neuron], -up(up(above[where.size :] + loose) - bias))
 
-    def settle(self, interval: Interval, slopes: Interval, told: Interval) -> Interval:
+    def settle(self, interval: Interval, slopes: Interval, told: Interval, ends: Interval | None = None) -> Interval:
         """Draw the lines of the next layer on its final intervals, for its slopes; the slopes of lines are returned.
 
         Where the slope is a single number the line is the function itself. Those of neurons with an open slope are
-        ``told``, in a row: any will do that are finite.
+        ``told``, in a row: any will do that are finite. ``ends`` are those of the results of a coupling.
         """
         suggested, open_ = (np.array(slopes[0]), np.array(slopes[0])), np.nonzero(slopes[0] < slopes[1])
         for line, slope in zip(suggested, told, strict=True):
             line[open_] = np.where(np.isfinite(slope), slope, 0.0)
         index = len(self.lines)
-        layer, (low, high), alpha = self.network.layers[index], interval, slopes[0]
-        assert layer.neurons is not None
-        ends = [layer.neurons.value(end) for end in interval]
-        errors = [value_error(layer.neurons, end) for end in ends]
-        slack = up(errors[0] + rounded_off(np.abs(ends[0]) + np.abs(alpha * low), 8))
-        offset = ends[0] - alpha * low
-        floor = np.minimum(ends[0] - errors[0], ends[1] - errors[1])
-        roof = np.maximum(ends[0] + errors[0], ends[1] + errors[1])
-        columns = (np.array(alpha), offset - slack, np.array(alpha), offset + slack, floor, roof)
+        layer, alpha = self.network.layers[index], slopes[0]
+        plain = layer.plain
+        assert plain is not None
+        low, high = (end[:, : plain.size] for end in interval)
+        values = [plain.value(end) for end in (low, high)]
+        errors = [value_error(plain, value) for value in values]
+        slack = up(errors[0] + rounded_off(np.abs(values[0]) + np.abs(alpha * low), 8))
+        offset = values[0] - alpha * low
+        floor = np.minimum(values[0] - errors[0], values[1] - errors[1])
+        roof = np.maximum(values[0] + errors[0], values[1] + errors[1])
+        columns = np.array(alpha), offset - slack, np.array(alpha), offset + slack, floor, roof
         if open_[0].size:
-            drawn = relax(layer.neurons.take(open_[1]), *(x[open_] for x in (low, high, *suggested)))
+            drawn = relax(plain.take(open_[1]), *(x[open_] for x in (low, high, *suggested)))
             for column, found in zip(columns, drawn, strict=True):
                 column[open_] = found
-        below = self._below(index)
-        z_size = up(np.maximum(np.abs(floor), np.abs(roof)))
-        passed = matvec(abs(layer.weight), below) + np.abs(layer.bias) + np.maximum(np.abs(low), np.abs(high))
+        below, sides, mixed = self._below(index), np.maximum(*map(np.abs, interval)), None
         sizes = np.maximum(np.abs(columns[1]), np.abs(columns[3]))
+        if layer.coupling is not None and ends is not None:
+            mixed, rest = coupled_lines(layer.coupling, (interval[0][0], interval[1][0]))
+            offsets = (np.hstack([columns[k], end[None]]) for k, end in ((1, rest.below), (3, rest.above)))
+            columns = columns[0], next(offsets), columns[2], next(offsets), *ends
+            sizes = np.hstack([sizes, rest.size[None] + matvec(abs(mixed), sides)])
+        z_size = up(np.maximum(np.abs(columns[4]), np.abs(columns[5])))
+        passed = matvec(abs(layer.weight), below) + np.abs(layer.bias) + sides
         # what underflows in a row multiplies values below and above the affine map, whatever the slopes are
         lost = underflow(1.0 + passed.sum(axis=-1) + below.sum(axis=-1) + sizes.sum(axis=-1))
-        self.lines.append(_Lines(*columns, z_size, _Sizes.of(sizes), _Sizes.of(passed), lost))
+        self.lines.append(_Lines(*columns, z_size, _Sizes.of(sizes), _Sizes.of(passed), lost, mixed))
         return suggested
 
     def above(self, index: int, where: Array, rows: Array, extra: Sequence[Array] | None = None) -> Array:
@@ -406,14 +417,19 @@ class BackSubstitution:
             positive, negative = np.maximum(rows, 0.0), np.minimum(rows, 0.0)
             offset = offset + pick.dots(positive, lines.upper_offset) + pick.dots(negative, lines.lower_offset)
             sizes = lines.offsets.times(pick, np.abs(rows))
-            rows = positive * pick(lines.upper_slope) + negative * pick(lines.lower_slope)
+            rest, first = rows, (..., slice(lines.upper_slope.shape[-1]))
+            rows = positive[first] * pick(lines.upper_slope) + negative[first] * pick(lines.lower_slope)
+            if lines.mixed is not None:
+                through = times(rest[:, rows.shape[1] :], lines.mixed)
+                through[first] += rows
+                rows = through
             if extra is not None:
                 rows = rows + extra[back]
             offset = offset + rows @ layer.bias
             passed = lines.passed.times(pick, np.abs(rows))
             if extra is not None:  # the sum above is rounded too, also where it cancels
                 passed = passed + lines.passed.times(pick, np.abs(extra[back]))
-            lost = weighed_off(sizes + passed + np.abs(offset), max(layer.weight.shape) + 12)
+            lost = weighed_off(sizes + passed + np.abs(offset), max(layer.weight.shape) + layer.width + 12)
             charge = charge + lost + pick(lines.lost)
             rows = times(rows, layer.weight)
         if stop == 0:

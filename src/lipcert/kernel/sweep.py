@@ -148,7 +148,6 @@ class Sweep:
         self.enclosures = self.guide.enclosures if self.enclose else ()
         if self.network.coupled:
             self._check_coupled()
-            self.enclosures = tuple(one for one in self.enclosures if isinstance(one, Lipschitz))
         self.ends: Interval | None = self.domain.corners() if self.domain is not None and self.enclose else None
         enclosures = () if self.domain is None else self.enclosures
         self.local = any(isinstance(enclosure, Lipschitz) for enclosure in enclosures)
@@ -180,10 +179,11 @@ class Sweep:
             image = Image(P, self.exponent, self.weight) if carry else None
             axes = None if image is None or (self.pieces and not self.local) else image.axes()
             interval = self._interval(index, layer.size, axes)
-            plain = interval[0][:, : layer.plain.size], interval[1][:, : layer.plain.size]
-            slopes = self._slopes(index, layer.plain, plain)
+            first = interval[0][:, : layer.plain.size], interval[1][:, : layer.plain.size]
+            slopes = self._slopes(index, layer.plain, first)
             if self.network.coupled:
                 P = self._couple(index, image, interval, slopes)
+                self._draw(index, layer.plain, interval, slopes)
                 continue
             self._draw(index, layer.plain, interval, slopes)
             if image is not None:
@@ -303,7 +303,7 @@ class Sweep:
         some, ends = neurons.take(places[1]), (interval[0][places], interval[1][places])
         for which, trace in enumerate(self.traces):
             told = self.guide.lines(which, index, some, places[1], ends) if places[0].size else ends
-            self.drawn[which].append(trace.settle(interval, slopes, told))
+            self.drawn[which].append(trace.settle(interval, slopes, told, self.ends))
 
     def _activate(self, index: int, image: Image, axes: Array | None, slopes: Interval) -> Array:
         """P after the neurons of a layer; what is left out is not part of it."""

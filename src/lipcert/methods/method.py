@@ -19,7 +19,7 @@ from lipcert.model.network import Network, Neurons
 from lipcert.model.regions import PLAIN, Norms, Region
 from lipcert.runtime.clock import clock
 from lipcert.runtime.machine import require_memory
-from lipcert.suggest.hints import Curved, Enclosure, Guide, Hints, LayerReport, Linear, View, layer_reports
+from lipcert.suggest.hints import BOTH, DEEP, Curved, Enclosure, Guide, Hints, LayerReport, Linear, View, layer_reports
 from lipcert.suggest.lines import suggested_lines
 from lipcert.suggest.multipliers import start_near
 
@@ -267,7 +267,8 @@ class Problem:
         if early and self.region.bounded and not is_box(self.region):
             before = replace(self, norms=PLAIN, start=None).guided(choose, name)
             return self.knowing(before).guided(choose, name)
-        guide = MethodGuide(choose, self.enclosures, self.start, name)
+        enclosures = DEEP if self.network.coupled and self.enclosures == BOTH else self.enclosures
+        guide = MethodGuide(choose, enclosures, self.start, name)
         hints: Hints
         if self.whole is not None:
             sweep, hints = ask(self.whole.network, self.region, guide, self.whole.sweeps, self.whole.part)

@@ -46,6 +46,8 @@ class Linear(Enclosure):
 
 BOTH: tuple[Enclosure, ...] = (Lipschitz(), Linear())
 """The default enclosures, intersected."""
+DEEP: tuple[Enclosure, ...] = (Lipschitz(), Linear(depth=None))
+"""Those of networks with softmax or products, in which a cell or a block has many layers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,11 +219,12 @@ class StoredGuide(Guide):
             raise ProofFailed("the depth of a linear enclosure must be at least 0")
         if any(abs(exponent) > 2**20 for exponent in hints.exponents):
             raise ProofFailed("an exponent of the hints is out of range")
-        arrays = [(k, hints.multipliers[k]) for k in range(len(hidden))]
-        arrays += [(k % len(hidden), slopes) for k, pair in enumerate(lines) for slopes in pair]
-        for index, array in arrays:
-            if np.shape(array) != (hidden[index].width,):
-                raise ProofFailed(f"the hints of layer {index + 1} are not for its {hidden[index].width} neurons")
+        arrays = [(k, hidden[k].width, hints.multipliers[k]) for k in range(len(hidden))]
+        sizes = [layer.plain.size if layer.plain else 0 for layer in hidden]
+        arrays += [(k % len(sizes), sizes[k % len(sizes)], line) for k, pair in enumerate(lines) for line in pair]
+        for index, size, array in arrays:
+            if np.shape(array) != (size,):
+                raise ProofFailed(f"the hints of layer {index + 1} are not for its {size} neurons")
 
     def start(self, *_: Any) -> Array | None:
         found: Array | None = self.hints.start
