@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -79,3 +80,25 @@ def test_softmax_and_products_are_counted(lipcert: Command) -> None:
         "softmax": 3,
         "products": 1,
     }
+
+
+def test_norms_of_layers_and_blocks(lipcert: Command) -> None:
+    """A skip and a pool are blocks: 1 + ‖C‖‖B‖, and one; sorting ends blocks, and what has no norm is no number."""
+    skip = np.array([[0.5, 0.0], [0.0, 0.5], [1.0, 0.0], [0.0, 1.0]]), np.hstack([0.5 * np.eye(2), np.eye(2)])
+    pool = np.array([[1.0, -1.0], [0.0, 1.0]]), np.array([[1.0, 1.0]])
+    rows: list[Any] = [["relu"] * 2 + ["identity"] * 2, "relu", ["relu", "identity"]]
+    lc.Network.from_weights([*skip, *pool], None, rows).save("blocks.npz")
+    record = lipcert.json("inspect", "blocks.npz", "--norms")
+    assert [block["layers"] for block in record["blocks"]] == [[1, 2], [3, 4]]
+    np.testing.assert_allclose([block["norm"] for block in record["blocks"]], [1.25, 1.0], rtol=1e-9)
+    np.testing.assert_allclose([layer["norm"] for layer in record["layers"]][:2], [1.25**0.5] * 2, rtol=1e-9)
+    assert 1.25 <= record["norm"] < 1.2500001
+    assert "1–2: 1.25" in lipcert("inspect", "blocks.npz", "--norms").out
+    half = 0.5**0.5
+    turns = [np.array([[half, half], [half, -half]])] * 3
+    lc.Network.from_weights(turns, None, [["identity", "abs"]] * 2).save("sorting.npz")
+    assert len(lipcert.json("inspect", "sorting.npz", "--norms")["blocks"]) == 3
+    lc.Network.from_weights([np.eye(2)] * 2, None, "square").save("square.npz")
+    record = lipcert.json("inspect", "square.npz", "--norms")
+    assert record["norm"] is None
+    assert 1.0 <= record["blocks"][0]["norm"] < 1.0 + 1e-9

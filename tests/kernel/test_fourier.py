@@ -11,6 +11,7 @@ import pytest
 
 import lipcert as lc
 from lipcert import ProofFailed
+from lipcert.importers import lowering
 from lipcert.kernel import fourier
 from lipcert.kernel.arithmetic import largest_eigenvalue_above
 from lipcert.kernel.fourier import Torus, by_channel, prove_symbols, torus_of
@@ -214,6 +215,27 @@ def test_a_residual_block_carries_its_channels_exactly() -> None:
     hints = hints_of(network)
     dense = proved_bound(network, lc.Everywhere(), [spread(network, hints)])
     assert max(largest_jacobian(network), dense) <= prove_symbols(network, hints)
+
+
+@pytest.mark.parametrize("pool", [(2,), (3, 2, 1), (3, 3)])
+def test_pools_and_skips_are_convolutions(pool: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bound over frequencies of a loaded network is above Jacobians, and above the dense bound of its neurons."""
+    torch, modules = pytest.importorskip("torch"), pytest.importorskip("modules")
+    monkeypatch.setattr(lowering, "KERNELS_FROM", 1)
+    torch.manual_seed(0)
+    stem = torch.nn.Conv2d(1, 3, 3, padding=1), torch.nn.ReLU(), torch.nn.MaxPool2d(*pool)
+    blocks = modules.Block(3, 3), modules.Block(3, 4)
+    module = torch.nn.Sequential(*stem, *blocks, torch.nn.Flatten(), torch.nn.LazyLinear(2)).eval()
+    module(torch.zeros(1, 1, 6, 6))
+    network = lc.load(module, input_shape=(1, 6, 6))
+    assert [layer.convolution is None for layer in network.layers] == [False] * (network.depth - 1) + [True]
+    x = np.random.default_rng(0).standard_normal((20, 1, 6, 6))
+    np.testing.assert_allclose(network(x.reshape(20, -1)), module.double()(torch.tensor(x)).detach(), rtol=1e-12)
+    hints = hints_of(network)
+    found = prove_symbols(network, hints)
+    assert found >= largest_jacobian(network)
+    assert found >= proved_bound(network, lc.Everywhere(), [spread(network, hints)]) * (1.0 - 1e-12)
+    assert found < 20.0 * largest_jacobian(network)
 
 
 def test_networks_that_have_no_torus() -> None:

@@ -464,6 +464,42 @@ class Builder:
         result = self.pick(x, seen[:, 0].reshape(shape))
         return result if sign == 1.0 else self.scale(result, sign)
 
+    def max_pool(self, x: Tensor, frame: Frame) -> Tensor:
+        """The maximum over the windows of a pool.
+
+        If windows share no more than their ends, it is taken axis by axis and round by round over whole images, so that
+        every layer is a convolution. After relu padding may count as zeros.
+        """
+        seen, shape = self.windows(x, frame)
+        axes = [*zip(frame.kernel, frame.stride, frame.dilation, strict=True)]
+        image = len(x.shape) == 2 + len(axes) and x.shape[0] == 1 and not win.are_pairs(seen)
+        if not image or (seen < 0).all(axis=1).any() or any(-(-k // 2) > s or d > 1 for k, s, d in axes):
+            return self.maximum(x, seen, shape)
+        op = self.nodes[x.node].op
+        relu = isinstance(op, ops.Apply) and all(row.name == "relu" for row, _ in op.neurons.groups)
+        if (seen < 0).any() and not relu:
+            return self.maximum(x, seen, shape)
+        for axis in range(len(axes) + 1, 1, -1):
+            (taps, step, _), low = axes[axis - 2], frame.pads[axis - 2][0]
+            around = [(low, taps + step) if a == axis else (0, 0) for a in range(len(x.shape))]
+            index, first = np.pad(positions(x.shape), around, constant_values=-1), np.arange(shape[axis]) * step
+            parts = [self.pick(x, np.take(index, first + tap, axis)) for tap in range(taps)]
+            while len(parts) > 1:
+                parts = self._over_images(parts)
+            (x,) = parts
+        return x
+
+    def _over_images(self, parts: Sequence[Tensor]) -> list[Tensor]:
+        """The maxima of each two images; identity neurons, of the same sizes, carry what is added to them."""
+        ones, twos, alone = parts[0:-1:2], parts[1::2], parts[2 * (len(parts) // 2) :]
+        values = self.concat([*map(self.add, ones, twos, [-1.0] * len(ones)), *twos, *alone], 1)
+        size, changed = values.size, len(ones) * parts[0].size
+        rows = (activation("relu"), np.arange(changed)), (activation("identity"), np.arange(changed, size))
+        found = self.add_node(ops.Apply(Neurons(size, rows)), (values.node,), values.shape)
+        images = [self.pick(found, index) for index in np.split(positions(found.shape), len(parts), axis=1)]
+        kept = images[len(ones) :]
+        return [*map(self.add, images, kept[: len(ones)]), *kept[len(ones) :]]
+
     def _rotated(self, x: Tensor, pairs: Array, shape: tuple[int, ...]) -> tuple[Tensor, Tensor]:
         """The scaled sum and the size of the scaled difference of pairs, once for maximum and minimum.
 

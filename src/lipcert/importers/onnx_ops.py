@@ -204,7 +204,7 @@ def _max_pool(
 ) -> Tensor:
     if b.outputs > 1 or storage_order:
         raise Unsupported("it also returns indices")
-    return b.maximum(x, *b.windows(x, _frame(x, kernel_shape, auto_pad, given)))
+    return b.max_pool(x, _frame(x, kernel_shape, auto_pad, given))
 
 
 def _resize(b: Builder, x: Tensor, mode: str, scales: Any = None, sizes: Any = None, **given: Any) -> Tensor:

@@ -312,7 +312,7 @@ def _average_pool(rank: int, b: Builder, x: Tensor, count_include_pad: bool, **f
 
 
 def _max_pool(rank: int, b: Builder, x: Tensor, **frame: Any) -> Tensor:
-    return b.maximum(x, *b.windows(x, _frame(rank, **frame)))
+    return b.max_pool(x, _frame(rank, **frame))
 
 
 def _adaptive(rank: int, maximum: bool, b: Builder, x: Tensor, output_size: Any) -> Any:
