@@ -53,7 +53,7 @@ CASES: dict[str, tuple[Network, Region, dict[str, Any], str, float]] = {
     "product of norms": (random_network(0, (3, 1)), lc.Everywhere(), {}, "product of norms", 1.0 + 1e-9),
     "fourier": (ROUND, lc.Everywhere(), {}, "fourier", 3.0),
     "branch and bound": (RELU, lc.Box([-1.0, -1.0], [1.0, 1.0]), {"method": SPLIT}, "branch and bound", 1.01),
-    "homogenisation": (RELU, lc.Everywhere(), {"method": SPLIT}, "branch and bound", 1.1),
+    "half-spaces": (RELU, lc.Everywhere(), {"method": SPLIT}, "branch and bound", 1.1),
     "taylor": (SQUARE, lc.Box([-1.0, 0.0], [0.5, 1.0]), {"method": SPLIT}, "taylor", 1.01),
     "second order": (WIDE, lc.Ball(np.full(10, 0.3), 0.1), {"method": lc.Auto(np.inf, 1)}, "second order", 1.15),
 }

@@ -19,7 +19,7 @@ import lipcert as lc
 from lipcert.errors import InvalidInput, ProofFailed
 from lipcert.kernel import cover as ledger
 from lipcert.kernel.cover import prove_tree
-from lipcert.kernel.piece_bounds import AXIS, PieceBounds, along_rays, children, has_rays, missed
+from lipcert.kernel.piece_bounds import AXIS, PieceBounds, children
 from lipcert.methods import split as module
 from lipcert.model.regions import Region
 from lipcert.suggest.hints import LEAF, Tree
@@ -293,29 +293,3 @@ def test_the_constant_of_all_of_space_is_reached(seed: int, sizes: tuple[int, ..
     claim = lc.Certificate.load(tmp_path / "bound.json")
     assert isinstance(claim.region, lc.Everywhere)
     assert lc.verify(network, claim) <= certificate.bound
-
-
-def test_the_network_along_rays_is_the_same_function() -> None:
-    network = random_network(3, (3, 5, 4, 2), ["relu", "leaky_relu"], gain=2.0)
-    rays, box = along_rays(network)
-    rng = np.random.default_rng(0)
-    x, t = rng.normal(size=(50, 3)), rng.uniform(0.1, 2.0, (50, 1))
-    np.testing.assert_allclose(rays(np.hstack([x, t])), t * network(x / t), rtol=1e-12, atol=1e-12)
-    np.testing.assert_allclose(rays.jacobian(np.hstack([x, t]))[:, :, :3], network.jacobian(x / t), rtol=1e-12)
-    assert (box.lower.tolist(), box.upper.tolist()) == ([-1.0, -1.0, -1.0, 0.0], [1.0] * 4)
-
-
-@pytest.mark.parametrize("name", ["tanh", "relu6", "hardtanh", "elu", "silu", "hardswish"])
-def test_what_bends_elsewhere_has_no_rays(name: str) -> None:
-    network = random_network(3, (2, 3, 1), name)
-    assert not has_rays(network)
-    with pytest.raises(ProofFailed, match="straight from zero"):
-        along_rays(network)
-    assert lc.certify(network, None, lc.Auto(seconds=5.0)).tree is None
-
-
-def test_only_boxes_away_from_the_faces_are_left_out() -> None:
-    near = np.nextafter(1.0, 0.0)
-    lower = np.array([[-near, 0.0], [-1.0, 0.0], [0.0, near], [0.5, 0.5], [0.0, 0.0]])
-    upper = np.array([[near, near], [0.0, 0.5], [0.1, 1.0], [1.0, 0.6], [0.1, 0.1]])
-    assert missed(lower, upper).tolist() == [True, False, False, False, True]

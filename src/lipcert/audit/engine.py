@@ -54,7 +54,6 @@ from lipcert.audit.balls import (
 from lipcert.definitions.functions import Function, View, ball
 from lipcert.definitions.rows import function
 from lipcert.errors import ProofFailed
-from lipcert.model.activations import activation
 from lipcert.model.arrays import Array, dense
 from lipcert.model.network import Network, Neurons
 from lipcert.model.regions import PLAIN, Ball, Box, Everywhere, Norm, Norms, Region
@@ -296,28 +295,6 @@ def fewer(model: Model, inputs: Inputs) -> tuple[Model, Inputs, arb]:
     middle = mid(center)
     moved = Inputs(middle, lower(middle - radius), upper(middle + radius), radius)
     return (replace(model[0], weight=R), *model[1:]), moved, stretch
-
-
-def along_rays(model: Model) -> tuple[Model, Inputs]:
-    """g(x, t) = t·f(x/t) for t > 0, t the last input and the last neuron of each hidden layer; and the box of its rays.
-
-    It needs φ(s·v) = s·φ(v) for all s > 0. Slopes are the same along a ray s·(x, t), so ∂g/∂x there is the Jacobian of
-    f at x/t; the ray meets the box -1 ≤ x ≤ 1, 0 ≤ t ≤ 1 at a point where some coordinate has size one.
-    """
-    layers, carrier = [], function("identity", ())
-    for layer in model:
-        straight = (not any(f.bends) and all(x == 0 for x in (*f.marks, f.value(arb(0)))) for f in layer.functions)
-        require(all(straight), "a region without bounds can be cut only where activations are straight from zero on")
-        weight, neurons = np.hstack([layer.weight, layer.bias[:, None]]), layer.neurons
-        if neurons is not None:
-            weight = np.vstack([weight, balls(np.eye(1, weight.shape[1], weight.shape[1] - 1))])
-            groups = (*neurons.groups, (activation("identity"), np.array([neurons.size])))
-            neurons = Neurons(neurons.size + 1, groups)
-        functions = (*layer.functions, carrier) if layer.functions else ()
-        layers.append(Layer(weight, zeros(len(weight)), functions, neurons))
-    corner = np.ones(model[0].weight.shape[1] + 1)
-    ends = balls(np.append(-corner[:-1], 0.0)), balls(corner)
-    return tuple(layers), Inputs((ends[0] + ends[1]) / 2, *ends)
 
 
 _TRIES = 24

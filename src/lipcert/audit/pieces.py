@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 from flint import arb
+from scipy import linalg
 
 from lipcert.audit import engine
 from lipcert.audit.balls import (
@@ -21,18 +22,22 @@ from lipcert.audit.balls import (
     Exhausted,
     Interval,
     balls,
+    dot,
     ellipsoid_norm,
     floats,
     induced_norm,
     is_finite,
     larger,
+    require,
     smaller,
+    solve,
     unbounded,
     zeros,
 )
 from lipcert.audit.engine import Inputs, Model, Trace
 from lipcert.audit.taylor import MOST_INPUTS, MOST_NEURONS, Expansion
-from lipcert.definitions.functions import ball
+from lipcert.definitions.functions import ball, jet
+from lipcert.errors import ProofFailed
 from lipcert.model.arrays import Array
 from lipcert.model.regions import PLAIN, Norms
 from lipcert.suggest.chain import Chain
@@ -46,6 +51,67 @@ _SKIPPED = 6
 """Of the nodes that the tree cuts, those of every sixth depth are looked at: their intervals serve what is below."""
 
 Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Slopes:
+    """All that is known of a piece of all of space."""
+
+    slopes: list[Interval]
+
+
+def no_input(model: Model, intervals: Sequence[Interval], multipliers: Sequence[Balls]) -> bool:
+    """Whether no input of all of space keeps all intervals, by multipliers λ of the neurons, layer by layer.
+
+    Behind layers of straight arcs v_j is a_j·x + c_j. If Σ u_j λ_j a_j = 0 and Σ u_j λ_j (c_j - t_j) < 0 for some
+    u_j > 0, t_j the low end where λ_j > 0 and else the high end, the intervals contradict each other. All u_j but as
+    many as there are equations are one. Pre-activations of a layer may stand for x if no layer before has a λ_j ≠ 0.
+    """
+    used = [index for index, row in enumerate(multipliers) if (row != 0).any()]
+    starts = range(used[0] + 2) if used else ()
+    tables = (_table(model, intervals[: used[-1] + 1], multipliers, start) for start in starts)
+    return any(_contradict(table) for table in tables if table is not None)
+
+
+def _table(model: Model, intervals: Sequence[Interval], multipliers: Sequence[Balls], start: int) -> Balls | None:
+    """A row λ_j (a_j, c_j - t_j) for each λ_j ≠ 0; None if an arc before is not straight, or an end is infinite."""
+    n = model[start].weight.shape[1] if not start else model[start - 1].size
+    v, rows = np.hstack([balls(np.eye(n)), zeros(n, 1)]), []
+    for index in range(max(start - 1, 0), len(intervals)):
+        layer, told = model[index], multipliers[index]
+        if index >= start:
+            v = dot(layer.weight, v)
+            v[:, n] += layer.bias
+        some = np.flatnonzero(told != 0)
+        ends = np.where(told > 0, *intervals[index])[some]
+        row = v[some].copy()
+        row[:, n] -= ends
+        rows.append(row * told[some, None])
+        if index == len(intervals) - 1:
+            break
+        views = layer.views(intervals[index])
+        if any(len(view.arcs) > 1 or view.arcs[0].bend for view in views):
+            return None
+        at = [larger(view.low, smaller(view.high, arb(0))) for view in views]
+        jets = np.array([jet(view.arcs[0].formula, x) for view, x in zip(views, at, strict=True)], dtype=object)
+        v = v * jets[:, 1:]
+        v[:, n] += jets[:, 0] - jets[:, 1] * at
+    table = np.vstack(rows)
+    return table if is_finite(table).all() else None
+
+
+def _contradict(table: Balls) -> bool:
+    """Whether factors u > 0 of the rows make their sum zero, but for its last entry, which is negative."""
+    met = np.flatnonzero((table[:, :-1] != 0).any(axis=0))  # a ball without radius around zero is zero
+    if len(met) >= len(table):
+        return False
+    order = linalg.qr(floats(table[:, met]).T, mode="r", pivoting=True)[1]
+    basis, rest = order[: len(met)], order[len(met) :]
+    try:
+        u = solve(table[np.ix_(basis, met)].T, -table[np.ix_(rest, met)].sum(axis=0)[:, None])[:, 0]
+    except ProofFailed:
+        return False
+    return bool((u > 0).all() and (u * table[basis, -1]).sum() + table[rest, -1].sum() < 0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,21 +176,26 @@ class Cuts:
 class Cover:
     """The walk over a tree: a leaf is settled by its Taylor model, to first order, or because it has no input.
 
-    ``settles`` says whether what is found of a leaf does. Leaves are cut further by the ``shares`` of their neurons,
-    which it may set. With ``moving`` the model is one along rays; so many inputs, the first ones, are the network's.
+    ``settles`` says whether what is found of a leaf does: Taylor models, back-substitution or slopes alone. Leaves are
+    cut further by the ``shares`` of their neurons, which it may set. No ``inputs`` are all of space: then nothing but
+    the intervals of neurons is known of a piece.
     """
 
     def __init__(
-        self, model: Model, inputs: Inputs, known: Sequence[Interval], tree: Any, what: str,
-        settles: Callable[[Expansion | Trace], bool], moving: int | None = None,
+        self, model: Model, inputs: Inputs | None, known: Sequence[Interval], tree: Any, what: str,
+        settles: Callable[[Any], bool],
     ) -> None:  # fmt: skip
-        self.model, self.root, self.cuts, self.what = model, Piece(inputs, list(known)), Cuts(tree), what
-        self.settles, self.moving, self.shares = settles, moving, list[Array]()
-        curved = any(any(f.bends) for layer in model for f in layer.functions)
+        self.model, self.cuts, self.what, self.bounded = model, Cuts(tree), what, inputs is not None
+        self.settles, self.shares = settles, list[Array]()
+        count = model[0].weight.shape[1]
+        inputs = inputs or Inputs(zeros(count), *unbounded(count))
+        self.root = Piece(inputs, list(known))
+        curved = self.bounded and any(any(f.bends) for layer in model for f in layer.functions)
         few = len(inputs.center) <= MOST_INPUTS and all(layer.size <= MOST_NEURONS for layer in model)
         self.smooth = curved and few and len(model) > 1
         self.kinked = not self.smooth or any(len(set(f.formulas)) > 1 for layer in model for f in layer.functions)
         self.ways = [self._by_taylor, self._by_lines] if self.smooth else [self._by_lines]
+        self.ways = self.ways if self.bounded else [self._by_half_spaces]
         count = len(self.cuts.nodes) + 1
         self.extra = _EXTRA + (_CURVED * count if self.smooth else count)
 
@@ -135,12 +206,12 @@ class Cover:
             piece, seen = todo.pop(), seen + 1
             if say is not None:
                 say(f"ball arithmetic: piece {seen} of about {2 * len(self.cuts.nodes) + 1}")
-            if self._outside(piece):
+            if piece.inputs.empty():
                 continue
             piece = replace(piece, inputs=piece.inputs.snug())
             if piece.node in self.cuts.nodes:
                 skipped = (piece.depth + 1) % _SKIPPED
-                if skipped or engine.relaxed(self.model, piece.inputs, piece.intervals) is not None:
+                if skipped or not self.bounded or engine.relaxed(self.model, piece.inputs, piece.intervals) is not None:
                     todo += self.cuts.halves(piece)
                 continue
             if not self._leaf(piece):
@@ -166,20 +237,23 @@ class Cover:
         trace = engine.relaxed(self.model, piece.inputs, piece.intervals)
         return trace is None or self.settles(trace) or self._void(piece, trace)
 
-    def _outside(self, piece: Piece) -> bool:
-        """Whether a piece has no input at first sight; rays begin where some coordinate has size one."""
-        missed = self.moving is not None and (larger(-piece.inputs.lower, piece.inputs.upper) < 1).all()
-        return bool(missed) or piece.inputs.empty()
+    def _by_half_spaces(self, piece: Piece) -> bool:
+        hollow = any((low > high).any() for low, high in piece.intervals)
+        slopes = [layer.slopes(interval) for layer, interval in zip(self.model[:-1], piece.intervals, strict=True)]
+        rows = self.cuts.weights(piece)
+        void = rows is not None and no_input(self.model, piece.intervals, rows)
+        return hollow or void or self.settles(Slopes(slopes))
 
     def _further(self, piece: Piece) -> list[Piece]:
         """At the kink of the open neuron with the largest share, or across the longest side."""
         shares = [(float(x), index, k) for index, row in enumerate(self.shares) for k, x in enumerate(row) if x > 0]
-        few = len(piece.inputs.lower) > _FEW_INPUTS or len(shares) <= _FEW
+        few = not self.bounded or len(piece.inputs.lower) > _FEW_INPUTS or len(shares) <= _FEW
         if shares and self.kinked and few:
             _, index, k = max(shares)
             low, high = (side[k] for side in piece.intervals[index])
             inner = [mark for mark in self.model[index].functions[k].on(low, high).marks if low < mark < high]
             return piece.halves(index, k, inner[0].mid() if inner else ((low + high) / 2).mid())
+        require(self.bounded, f"{self.what}, which the second opinion cannot prove for a leaf of its tree")
         low, high = piece.inputs.lower, piece.inputs.upper
         axis = int(np.argmax(floats(high - low)))
         return piece.halves(_AXIS, axis, ((low[axis] + high[axis]) / 2).mid())
@@ -201,37 +275,28 @@ class Cover:
 
 
 class Lipschitz:
-    """A Lipschitz bound by the leaves of a tree, at most the claim; of a region without bounds, over rays of a box."""
+    """A Lipschitz bound by the leaves of a tree, at most the claim."""
 
     def __init__(
         self, model: Model, inputs: Inputs | None, known: Sequence[Interval], tree: Any, claim: arb,
         norms: Norms = PLAIN, start: Any = ONE,
     ) -> None:  # fmt: skip
         self.norms, self.claim, self.worst = norms, claim, arb(0)
-        self.moving = None if inputs is not None else model[0].weight.shape[1]
-        if inputs is None:
-            model, inputs = engine.along_rays(model)
-            known = [unbounded(layer.size) for layer in model[:-1]]
-        first = model[0].weight[:, : self.moving]
-        self.factor = engine.gain(norms, start, first.shape[1])
-        self.moved = (replace(model[0], weight=first), *model[1:])
+        first = model[0].weight
+        self.model, self.factor = model, engine.gain(norms, start, first.shape[1])
         self.carried = (replace(model[0], weight=first * start), *model[1:])
         self.chain = Chain.of([floats(layer.weight) for layer in self.carried])
         self.multipliers: list[Array] | None = None
         what = f"the certificate claims {float(claim)!r}"
-        self.cover = Cover(model, inputs, known, tree, what, self._settles, self.moving)
+        self.cover = Cover(model, inputs, known, tree, what, self._settles)
 
     def bound(self) -> arb:
         """The largest bound of a leaf."""
         self.cover.prove()
         return self.worst
 
-    def _settles(self, found: Expansion | Trace) -> bool:
-        return (
-            self._by_slopes(found.slopes)
-            if isinstance(found, Trace)
-            else self._noted(found.bound(self.norms, self.moving))
-        )
+    def _settles(self, found: Any) -> bool:
+        return self._noted(found.bound(self.norms)) if isinstance(found, Expansion) else self._by_slopes(found.slopes)
 
     def _noted(self, bound: arb) -> bool:
         """Whether a bound of a leaf is at most the claim."""
@@ -253,7 +318,7 @@ class Lipschitz:
             return True
         if not settled and self.norms.plain:
             return False
-        return self._noted(induced_norm(engine.jacobian(self.moved, slopes), self.norms))
+        return self._noted(induced_norm(engine.jacobian(self.model, slopes), self.norms))
 
     def _carried(self, slopes: list[Interval]) -> arb:
         S = engine.carry(self.carried, slopes, self.chain, self.multipliers)

@@ -189,14 +189,14 @@ class Expansion:
             z, slope = _activated(layer, v, interval)
             slopes = Taylor(self.basis, slope.terms[:, None], slope.rest[None]) * self.J
 
-    def bound(self, norms: Norms, moving: int | None = None) -> arb:
+    def bound(self, norms: Norms) -> arb:
         """At least the norm of the Jacobian: products of different δ are largest at a corner."""
         terms = self.J.terms / self.half[:, None]
         shares = self.basis.shares[:, None, None]
         sizes = np.abs(terms)
-        rest = _up(self.J.rest / self.half[:, None] + (sizes * (1.0 - shares + _EPS)).sum(axis=0))[:moving]
-        values = np.tensordot(self.basis.corners, (terms * shares)[:, :moving], 1)
-        rest = _up(rest + _EPS * sizes.sum(axis=0)[:moving])
+        rest = _up(self.J.rest / self.half[:, None] + (sizes * (1.0 - shares + _EPS)).sum(axis=0))
+        values = np.tensordot(self.basis.corners, terms * shares, 1)
+        rest = _up(rest + _EPS * sizes.sum(axis=0))
         if norms.plain:
             return ball(norms_above(values).max()) + ball(norms_above(rest[None])[0])
         every = [induced_norm((balls(one).T, balls(one).T), norms) for one in (*values, rest)]

@@ -63,23 +63,22 @@ def norm_bounds(sweep: Sweep) -> Array:
     if sweep.norms.plain or sweep.network.coupled:
         return found
     found = np.fmin(found, interval_bounds(sweep))
-    if sweep.norms.input.name == "l1" and sweep.moving * float(max(sweep.network.sizes[1:])) ** 3 <= _WORK:
+    if sweep.norms.input.name == "l1" and sweep.network.inputs * float(max(sweep.network.sizes[1:])) ** 3 <= _WORK:
         found = np.fmin(found, [_by_columns(sweep, which) for which in range(sweep.count)])
     return np.where(sweep.empty, 0.0, found)
 
 
 def interval_bounds(sweep: Sweep) -> Array:
     """The same by an interval for each entry of the Jacobian; exact where every slope is known."""
-    found = induced_above(jacobian(sweep.network, sweep.slopes)[..., : sweep.moving], sweep.norms)
+    found = induced_above(jacobian(sweep.network, sweep.slopes), sweep.norms)
     return np.broadcast_to(np.where(np.isnan(found), np.inf, found), (sweep.count,))
 
 
 def _by_columns(sweep: Sweep, which: int) -> float:
     """The same for ℓ1 inputs and one region: the largest norm of a column."""
-    first, *others = (layer.weight for layer in sweep.network.layers)
     slopes = [(alpha[which], beta[which]) for alpha, beta in sweep.slopes]
     largest = 0.0
-    for image in columns([first[:, : sweep.moving], *others], slopes):
+    for image in columns([layer.weight for layer in sweep.network.layers], slopes):
         S, exponent = image.block()
         norms = up(np.ldexp(ellipsoid_above(S, sweep.norms.output), exponent))
         largest = float(np.maximum(largest, norms.max()))  # NaN stays NaN, and proves nothing

@@ -5,15 +5,6 @@ intervals. Every cut replaces a piece by two that together contain it. A Lipschi
 ‖W_N D_{N-1} … D_1 W_1‖ with every slope matrix that its intervals allow, hence for the Jacobian at every input of the
 piece. The largest over pieces that cover a convex region bounds the Lipschitz constant there. Pieces go through the
 sweep as a stack of regions; every piece takes the least of all rules that apply.
-
-All of space is made bounded by homogenisation. Where φ(s·v) = s·φ(v) for every s > 0, as for relu, biases can be
-carried as multiples of a further input t ≥ 0: v_1 = W_1 x + b_1 t, and so on, with a neuron in each layer that hands t
-on. That network is g(x, t) = t·f(x/t) for t > 0. The sign of each of its pre-activations, hence each slope, is the same
-all along a ray s·(x, t), s > 0, and at (x, 1) it is that of f at x; so ∂g/∂x at s·(x, 1) is the Jacobian of f at x.
-With s = 1/max(1, ‖x‖_∞) the ray meets the box -1 ≤ x ≤ 1, 0 ≤ t ≤ 1 at a point where some coordinate has size one.
-Hence: if pieces cover those faces of the box, the largest ‖∂g/∂x‖ of a piece is at least the Lipschitz constant of f
-over all of space. Pieces that keep away from the faces are not needed. All this holds for each of the networks that a
-certificate speaks of: weights and biases keep their relative errors.
 """
 
 from __future__ import annotations
@@ -30,14 +21,14 @@ from lipcert.errors import ProofFailed
 from lipcert.kernel.arithmetic import Near, inflate
 from lipcert.kernel.domain import Domain, corners
 from lipcert.kernel.enclosures import activated, affine, jacobian
+from lipcert.kernel.half_spaces import no_input
 from lipcert.kernel.jacobian import interval_bounds
 from lipcert.kernel.norms import induced_above, spectral_factor
 from lipcert.kernel.sweep import Sweep, intervals, proving
 from lipcert.kernel.taylor import Second, SecondOrder, curved
-from lipcert.model.activations import Activation
-from lipcert.model.arrays import Array, Interval, dense, frozen
-from lipcert.model.network import Layer, Network, Neurons
-from lipcert.model.regions import PLAIN, Ball, Box, LInf, Norms, Region
+from lipcert.model.arrays import Array, Interval, frozen
+from lipcert.model.network import Network
+from lipcert.model.regions import PLAIN, Ball, LInf, Norms, Region
 from lipcert.suggest.hints import Guide, Hints, Linear
 from lipcert.suggest.multipliers import Hinted, advised, kinked
 
@@ -52,8 +43,6 @@ _HALVINGS = 12
 """Of the search that makes a support function sharp; it is good to a thousandth then."""
 _BACK = Linear(depth=None)
 """How the intervals of pieces are found."""
-STRAIGHT_FROM_ZERO = ("identity", "leaky_relu", "relu")
-"""Rows of the activation table with φ(s·v) = s·φ(v) for all s > 0, whatever their parameters."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,34 +113,6 @@ def children(pieces: Pieces, starts: Array, layer: Array, index: Array, value: A
     return twice
 
 
-def has_rays(network: Network) -> bool:
-    """Whether slopes are the same all along a ray, once the biases are taken along."""
-    rows = {row.name for layer in network.layers if layer.neurons for row, _ in layer.neurons.groups}
-    return rows <= set(STRAIGHT_FROM_ZERO)
-
-
-def along_rays(network: Network) -> tuple[Network, Box]:
-    """The network g(x, t) above, t its last input and the last neuron of each hidden layer; and the box."""
-    if not has_rays(network):
-        raise ProofFailed("a region without bounds can be cut only where activations are straight from zero on")
-    layers = []
-    for layer in network.layers:
-        weight = np.concatenate([dense(layer.weight), layer.bias[:, None]], axis=1)
-        neurons = layer.neurons
-        if neurons is not None:
-            weight = np.concatenate([weight, np.eye(1, weight.shape[1], weight.shape[1] - 1)])
-            carrier = Activation("identity"), np.array([layer.size])
-            neurons = Neurons(layer.size + 1, (*neurons.groups, carrier))
-        layers.append(Layer(weight, np.zeros(len(weight)), neurons))
-    corner = np.ones(network.inputs + 1)
-    return Network(tuple(layers)), Box.of(np.append(-corner[:-1], 0.0), corner)
-
-
-def missed(lower: Array, upper: Array) -> Array:
-    """Which boxes have no point with a coordinate of size one: every ray that meets them meets a face elsewhere."""
-    return np.asarray((np.maximum(-lower, upper) < 1.0).all(axis=-1))
-
-
 class Bounding(ABC):
     """Proves values of pieces of one region, for one network: each is at least what it bounds, all over the piece.
 
@@ -162,7 +123,6 @@ class Bounding(ABC):
     asked : the digest of the network, and the region, that the values are about.
     root : the whole region as a piece.
     norms, start : in which Lipschitz bounds are, and what their sweeps begin with.
-    moving : how many inputs move, the first ones; None is all.
     rows : how many values each piece has.
     least : the value of a piece without inputs.
     carries : whether values need the ellipsoids of a sweep; if not, intervals and slopes do.
@@ -173,7 +133,6 @@ class Bounding(ABC):
     least: ClassVar[float] = 0.0
     carries: ClassVar[bool] = False
     coarse: ClassVar[float] = 1.0
-    moving: int | None = None
     norms: Norms = PLAIN
     start: Array | None = None
 
@@ -182,8 +141,10 @@ class Bounding(ABC):
         self.asked = network.digest, region
         self.starts = frozen(np.cumsum([0, *network.sizes[1:-1]]))
         self.slices = [slice(begin, end) for begin, end in pairwise(self.starts)]
-        self.curved = SecondOrder(network) if curved(network) else None
-        lower, upper = corners(region)
+        self.curved = SecondOrder(network) if region.bounded and curved(network) else None
+        self.enclosures = (_BACK,) if region.bounded else ()
+        whole = np.full(network.inputs, np.inf)
+        lower, upper = corners(region) if region.bounded else (-whole, whole)
         known = intervals(network, region, sweeps)
         high = np.full((1, self.starts[-1]), np.inf)
         low, high = _joined(known) if known else (-high, high)
@@ -191,7 +152,8 @@ class Bounding(ABC):
         root = Pieces(lower[None], upper[None], low, high, values, blank, blank, np.zeros(1, dtype=bool))
         self.slopes: list[Interval] = []
         with proving():
-            first = self.sweep(root, Hinted.absolute(self.sweeps[-1] if sweeps else None, _BACK)).run(self.carries)
+            guide = Hinted.absolute(self.sweeps[-1] if sweeps else None, *self.enclosures)
+            first = self.sweep(root, guide).run(self.carries)
             self.slopes, (low, high) = first.slopes, _joined(first.intervals)
             hints, shares = advised(first, False) if self.carries else (blank, blank)
             self.slack = _SLACK * self.sizes(first)
@@ -264,9 +226,14 @@ class Bounding(ABC):
     def is_void(self, piece: Pieces, weights: Array) -> bool:
         """Prove that no input of one piece has its neurons inside their intervals, by weights λ (neurons,).
 
-        The intervals ask for λ·v ≥ Σ λ_j (low_j where λ_j > 0, else high_j); back-substitution bounds λ·v from above.
+        The intervals ask for λ·v ≥ Σ λ_j (low_j where λ_j > 0, else high_j); back-substitution bounds λ·v from above,
+        or over all of space half-spaces contradict each other.
         """
         with proving():
+            if not self.region.bounded:
+                ends = zip(self.layers(piece.low), self.layers(piece.high), strict=True)
+                told = [row[0] for row in self.layers(weights[None])]
+                return no_input(self.network, [(low[0], high[0]) for low, high in ends], told)
             sweep = self.sweep(piece).run(needs_bound=False)
             if sweep.empty[0]:
                 return True
@@ -280,8 +247,8 @@ class Bounding(ABC):
     def sweep(self, pieces: Pieces, guide: Guide | None = None, enclose: bool = True) -> Sweep:
         """A sweep over pieces, that has not been run; by their own hints, or those of a guide."""
         known = list(zip(self.layers(pieces.low), self.layers(pieces.high), strict=True))
-        given = guide or Hinted.relative(self.layers(pieces.hints), _BACK), known, self.slopes, True, enclose
-        return Sweep(self.network, self.domain(pieces), *given, inputs=self.moving, norms=self.norms, start=self.start)
+        given = guide or Hinted.relative(self.layers(pieces.hints), *self.enclosures), known, self.slopes, True, enclose
+        return Sweep(self.network, self.domain(pieces), *given, norms=self.norms, start=self.start)
 
     def domain(self, pieces: Pieces) -> Domain:
         """Where the inputs of pieces lie."""
@@ -289,7 +256,7 @@ class Bounding(ABC):
             center = np.broadcast_to(self.region.center, pieces.lower.shape)
             radius = np.full(len(pieces), float(self.region.radius))
             return Domain(center, radius, pieces.lower, pieces.upper, _HALVINGS).measured([self.region])
-        center = 0.5 * pieces.lower + 0.5 * pieces.upper
+        center = 0.5 * pieces.lower + 0.5 * pieces.upper if self.region.bounded else np.zeros(pieces.lower.shape)
         return Domain(center, None, pieces.lower, pieces.upper)
 
     def halves(self, pieces: Pieces, layer: Array, index: Array, value: Array) -> Pieces:
@@ -308,10 +275,7 @@ class Bounding(ABC):
 
 
 class PieceBounds(Bounding):
-    """Lipschitz bounds of pieces, one row: at least ‖W_N D_{N-1} … D_1 W_1‖ for all slopes of a piece.
-
-    Pieces of all of space are pieces of the box of rays of :func:`along_rays`.
-    """
+    """Lipschitz bounds of pieces, one row: at least ‖W_N D_{N-1} … D_1 W_1‖ for all slopes of a piece."""
 
     carries = True
     coarse = 3.0
@@ -322,23 +286,16 @@ class PieceBounds(Bounding):
         if norms.input.name == "linf":
             start = sweeps[-1].start if sweeps else None
             self.start = np.ones(network.inputs) if start is None else start
-        if region.bounded:
-            super().__init__(network, region, sweeps, 1)
-        else:
-            self.moving = network.inputs
-            super().__init__(*along_rays(network), (), 1)
-            self.asked = network.digest, region
+        super().__init__(network, region, sweeps, 1)
 
     def to_first_order(self, sweep: Sweep) -> Array:
         found = sweep.bounds if self.norms.plain else np.fmin(sweep.bounds, interval_bounds(sweep))
-        if self.moving is not None and sweep.domain is not None:
-            found = np.where(missed(*sweep.domain.inner_box()), self.least, found)
         return found[:, None]
 
     def to_second_order(self, second: Second) -> Array:
         if self.norms.plain:
             return second.bounds[:, None]
-        sizes = second.entries[..., : self.moving]
+        sizes = second.entries
         found = induced_above(Near(np.zeros(sizes.shape), sizes), self.norms)
         factor = spectral_factor(self.norms, *sizes.shape[1:])
         return np.fmin(found, inflate(second.bounds * factor, 1))[:, None]

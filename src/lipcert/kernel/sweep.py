@@ -114,7 +114,6 @@ class Sweep:
     limits : slopes that were proved before.
     pieces : whether regions may turn out to be ``empty``; otherwise that is an error.
     enclose : whether the region is one of this network's inputs, and the guide's enclosures are used.
-    inputs : how many inputs move, the first ones; None is all. The others are equal for any two points compared.
     norms : in which the bounds are, without units.
     start : h, (inputs,), for P_0 = D_h²; None is what the guide says, if it does.
     intervals, slopes, steps : per hidden layer, what was proved.
@@ -130,7 +129,6 @@ class Sweep:
     limits: Sequence[Interval] = ()
     pieces: bool = False
     enclose: bool = True
-    inputs: int | None = None
     norms: Norms = PLAIN
     start: Array | None = None
     intervals: list[Interval] = field(default_factory=list)
@@ -156,11 +154,10 @@ class Sweep:
         self.traces: list[BackSubstitution] = []
         self.empty = np.zeros(self.count, dtype=bool)
         self.S, self.exponent = np.zeros((self.count, 0, 0)), np.zeros(self.count, dtype=int)
-        first = self.network.layers[0].weight[:, : self.inputs]
-        self.moving = first.shape[1]
+        first = self.network.layers[0].weight
         if self.start is None:
-            self.start = self.guide.start(self.network, self.domain, self.norms, self.moving, self.known)
-        self.start = _usable_start(self.start, self.moving)
+            self.start = self.guide.start(self.network, self.domain, self.norms, self.known)
+        self.start = _usable_start(self.start, first.shape[1])
         self.first = first if self.start is None else columns_times(first, self.start)
         if self.first is not first and not sound(first, self.first):
             raise ProofFailed("the first weights are too small for the start of a sweep")
@@ -196,7 +193,7 @@ class Sweep:
     def bounds(self) -> Array:
         """At least the Lipschitz constant over each region, (count,); zero where the region is empty."""
         norm = up(np.ldexp(ellipsoid_above(self.S, self.norms.output), self.exponent))
-        gain = start_gain(self.norms.input, self.start, self.moving)
+        gain = start_gain(self.norms.input, self.start, self.first.shape[1])
         return np.where(self.empty, 0.0, norm if gain == 1.0 else inflate(norm * gain, 1))
 
     def hints(self, which: int) -> Hints:

@@ -176,14 +176,12 @@ class MethodGuide(Guide):
     axes: Array | None = None
     name: str = "pass"
 
-    def start(
-        self, network: Network, domain: Domain | None, norms: Norms, moving: int, known: Sequence[Interval]
-    ) -> Array | None:
+    def start(self, network: Network, domain: Domain | None, norms: Norms, known: Sequence[Interval]) -> Array | None:
         if self.axes is not None:
             return self.axes
         points = [] if domain is None or (known and not network.coupled) else list(domain.center[:_CENTERS])
         ends = [(np.atleast_2d(low)[0], np.atleast_2d(high)[0]) for low, high in known]  # of the first region
-        return start_near(network, points, norms, ends, moving)
+        return start_near(network, points, norms, ends)
 
     def multipliers(self, view: View) -> Array:
         try:

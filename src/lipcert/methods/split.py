@@ -14,12 +14,13 @@ import numpy as np
 
 from lipcert.errors import InvalidInput, ProofFailed
 from lipcert.kernel.cover import Cover, Leaf
-from lipcert.kernel.piece_bounds import AXIS, Bounding, PieceBounds, Pieces, along_rays, has_rays
+from lipcert.kernel.piece_bounds import AXIS, Bounding, PieceBounds, Pieces
 from lipcert.kernel.taylor import MOST_INPUTS, curved
 from lipcert.methods.joint import Anytime, Joint
-from lipcert.methods.lower import jacobian_norms, lower_bound, witness
+from lipcert.methods.lower import interior, jacobian_norms, lower_bound, witness
 from lipcert.methods.method import Candidate, Method, Problem
 from lipcert.methods.second_order_jacobian import improved, suits
+from lipcert.model.activations import STRAIGHT
 from lipcert.model.arrays import Array, Interval, dense
 from lipcert.model.network import Layer, Network
 from lipcert.model.regions import Norms, Region
@@ -65,8 +66,8 @@ class Split(Anytime):
 
     On a convex region the Lipschitz constant is the largest Jacobian norm, so any cover will do. Boxes are cut by
     halving an input axis or by confining a neuron to one side of its kink; when no neuron of a box is open its
-    bound is the norm itself. All of space is cut too, where activations are relu, leaky_relu or identity and inputs are
-    few. The bound is valid whenever the search stops: at the tolerance, at the end of its time,
+    bound is the norm itself. All of space is cut by the kinks of neurons, of piecewise linear networks with any number
+    of inputs. The bound is valid whenever the search stops: at the tolerance, at the end of its time,
     on an interrupt, or where the bound of a piece cannot be proved.
 
     Parameters
@@ -93,7 +94,7 @@ class Split(Anytime):
             raise InvalidInput("Split does not cut regions of networks with products or softmax yet; take Auto")
         if not can_cut(problem):
             raise InvalidInput(
-                "Split cuts all of space only where activations are relu, leaky_relu (prelu, abs) or identity;"
+                "Split cuts all of space only where all activations are piecewise linear, such as relu or hardtanh;"
                 " for others it needs a bounded region, such as Ball(center, radius)"
             )
         now, method, best = clock(), self.method, start
@@ -179,16 +180,18 @@ def passed_on(found: Iterable[Candidate], best: Candidate) -> Generator[Candidat
 
 
 def can_cut(problem: Problem) -> bool:
-    """Whether the region can be cut; all of space can if the network is homogeneous up to biases."""
-    return not problem.network.coupled and (problem.region.bounded or has_rays(problem.network))
+    """Whether the region can be cut; all of space can if the network is piecewise linear."""
+    layers = problem.network.layers
+    rows = [row for layer in layers if layer.neurons for row, _ in layer.neurons.groups]
+    straight = all(shape == STRAIGHT for row in rows for shape in row.shape)
+    return not problem.network.coupled and (problem.region.bounded or straight)
 
 
 def affordable(problem: Problem, share: float = 1.0) -> bool:
     """Whether a share of the time that is left is enough for boxes; they begin with a proof of the whole region."""
     widest = max(problem.network.sizes[1:-1], default=0)
-    few = problem.region.bounded or problem.network.inputs <= FEW_INPUTS  # a box of rays has two faces an input
     now = clock()
-    return few and 0 < widest <= _WIDEST and problem.known is None and share * now.left >= _STARTING * now.sweep
+    return 0 < widest <= _WIDEST and problem.known is None and share * now.left >= _STARTING * now.sweep
 
 
 @dataclass(eq=False)
@@ -208,8 +211,7 @@ class _Search:
     """Numbers of pieces and the mean logarithm of their bounds, relative to that of the whole region."""
 
     def __post_init__(self) -> None:
-        self.rays = not self.region.bounded
-        self.cut = along_rays(self.network)[0] if self.rays else self.network  # what pieces and cuts speak of
+        self.few = self.region.bounded and self.network.inputs <= FEW_INPUTS  # then axes are halved
         self.entries = _CURVED if curved(self.network) else _ENTRIES
 
     def run(self, cover: Cover, limits: Split, ceiling: float) -> None:
@@ -221,7 +223,7 @@ class _Search:
         start = lower_bound(self.network, self.region, samples=samples, starts=starts, **ends)  # type: ignore[arg-type]
         self.lower, self.witness = start.value, start.point
         if cover.bound > VANISHING:
-            self.add(self.faces(cover))
+            self.add([cover.leaf(0)])
         began = before = time.perf_counter()
         pace = 0.0
         while self.open and now.allows(pace) and cover.pieces < most:
@@ -282,49 +284,36 @@ class _Search:
             found.append(heapq.heappop(self.open)[1])
         return found
 
-    def faces(self, cover: Cover) -> list[Leaf]:
-        """The first leaves: the region itself, or the faces of the homogenised box, as thin as floats allow."""
-        rest = [cover.leaf(0)]
-        if not self.rays:
-            return rest
-        found, count, edge = [], self.network.inputs, float(np.nextafter(1.0, 0.0))
-        for axis, value in [(k, side) for k in range(count) for side in (-edge, edge)] + [(count, edge)]:
-            if rest:
-                halves = cover.cut([rest[0].node], np.array([AXIS]), np.array([axis]), np.array([value]))
-                inner = [abs(leaf.piece.lower[0, axis] + leaf.piece.upper[0, axis]) < 1.5 for leaf in halves]
-                rest = [leaf for leaf, is_inner in zip(halves, inner, strict=True) if is_inner]
-                found += [leaf for leaf, is_inner in zip(halves, inner, strict=True) if not is_inner]
-        return found
-
     def add(self, leaves: list[Leaf]) -> None:
         """New leaves, open until they are settled."""
-        if leaves and self.network.inputs <= FEW_INPUTS:
+        if leaves and self.few:
             middles = [0.5 * leaf.piece.lower[0] + 0.5 * leaf.piece.upper[0] for leaf in leaves]
             self.meet(np.array(middles))
         for leaf in leaves:
             heapq.heappush(self.open, (-leaf.bound, leaf.node))
 
     def settle(self, cover: Cover, leaf: Leaf) -> bool:
-        """Whether a box is done because none of its neurons is open.
+        """Whether a piece is done: it has no input, or none of its neurons is open and an input attains its bound.
 
-        Its bound is then attained if it has an input, which raises the lower bound; or it has none, and weights prove
-        that. If neither can be shown, the box must be cut.
+        Weights prove that it has no input; an input raises the lower bound. If a box without open neurons has neither,
+        it must be cut. All of space is cut by neurons alone: a piece without open ones is done, any other that has no
+        input is not cut any further.
         """
-        if (leaf.piece.shares > 0).any():
+        closed, bounded = not (leaf.piece.shares > 0).any(), self.region.bounded
+        if bounded and not closed:
             return False
-        point, weights = witness(cover.bounding, leaf.piece)
+        point, weights = (witness if bounded else interior)(cover.bounding, leaf.piece)
         if point is not None:
             self.meet(point[None])
-            if self.lower >= leaf.bound * _ATTAINED:
-                self.done = max(self.done, leaf.bound)
-                return True
-        return cover.drop(leaf.node, weights)
+        elif cover.drop(leaf.node, weights):
+            return True
+        if not closed or (bounded and (point is None or self.lower < leaf.bound * _ATTAINED)):
+            return False
+        self.done = max(self.done, leaf.bound)
+        return True
 
     def meet(self, points: Array) -> None:
-        """Keep the best of the points if it is better than all before; homogenised points (x, t) stand for x/t."""
-        if self.rays:
-            points = points[points[:, -1] > 0.0]
-            points = points[:, :-1] / points[:, -1:]
+        """Keep the best of the points if it is better than all before."""
         points = self.region.project(points)
         points = points[np.isfinite(points).all(axis=1)]  # the middle of a huge piece may overflow
         if not len(points):
@@ -336,18 +325,26 @@ class _Search:
 
     def cuts(self, leaves: list[Leaf], bounding: Bounding) -> tuple[Array, Array, Array]:
         """Where to cut each of the boxes."""
-        pieces, few = Pieces.stack([leaf.piece for leaf in leaves]), self.network.inputs <= FEW_INPUTS
+        pieces = Pieces.stack([leaf.piece for leaf in leaves])
         rows, width = np.arange(len(leaves)), pieces.upper - pieces.lower
-        which = to_halve(self.cut, pieces, bounding.root) if few else np.argmax(width, axis=-1)
+        which = to_halve(self.network, pieces, bounding.root) if self.few else np.argmax(width, axis=-1)
         layer, at = np.full(len(leaves), AXIS), 0.5 * pieces.lower[rows, which] + 0.5 * pieces.upper[rows, which]
         open_ = (pieces.shares > 0).sum(axis=-1)
-        for k in np.flatnonzero((open_ > 0) & ((not few) | (open_ <= _FEW))):
-            neuron = int(np.argmax(pieces.shares[k]))
+        for k in np.flatnonzero((open_ > 0) & ((not self.few) | (open_ <= _FEW))):
+            neuron = self.neuron(pieces.shares[k], bounding)
             layer[k] = np.searchsorted(bounding.starts, neuron, side="right") - 1
             which[k] = neuron - bounding.starts[layer[k]]
             interval = pieces.low[k, [neuron]], pieces.high[k, [neuron]]
-            at[k] = kink(self.cut.layers[layer[k]], int(which[k]), *interval)
+            at[k] = kink(self.network.layers[layer[k]], int(which[k]), *interval)
         return layer, which, at
+
+    def neuron(self, shares: Array, bounding: Bounding) -> int:
+        """The open neuron to blame most; over all of space one of the first layer that has any."""
+        if not self.region.bounded:
+            layers = bounding.layers(shares[None])
+            first = next(index for index, row in enumerate(layers) if (row > 0).any())
+            return int(bounding.starts[first] + np.argmax(layers[first]))
+        return int(np.argmax(shares))
 
 
 def moves(network: Network, pieces: Pieces) -> Iterator[Array]:

@@ -189,10 +189,8 @@ class Guide(ABC):
         ``neurons`` are those with open slopes, of all regions in a row; ``numbers`` says which of the layer they are.
         """
 
-    def start(
-        self, network: Network, domain: Any, norms: Norms, moving: int, known: Sequence[Interval]
-    ) -> Array | None:
-        """Axes h of the ellipsoid P_0 = D_h² to begin with, (moving,); None is the unit ball."""
+    def start(self, network: Network, domain: Any, norms: Norms, known: Sequence[Interval]) -> Array | None:
+        """Axes h of the ellipsoid P_0 = D_h² to begin with, (inputs,); None is the unit ball."""
         return None
 
     def room(self, index: int, size: int, open_: int, ahead: int) -> None:

@@ -254,7 +254,6 @@ def start_near(
     points: Sequence[Array],
     norms: Norms,
     known: Sequence[tuple[Array, Array]] = (),
-    moving: int | None = None,
 ) -> Array | None:
     """Axes h of a good ellipsoid P_0 = D_h² for regions around some points; None where the norm needs none.
 
@@ -272,7 +271,6 @@ def start_near(
                 ends = known[index] if known else (-np.inf, np.inf)
                 ranges.append(layer.neurons.slope_range(*(np.broadcast_to(end, (layer.size,)) for end in ends)))
             matrix = network.jacobian_of([0.5 * (alpha + beta) for alpha, beta in ranges])
-        matrix = matrix[:, :moving]
         sizes = np.abs(np.nan_to_num(matrix, posinf=0.0, neginf=0.0))
         if not sizes.any():
             return np.ones(matrix.shape[-1])
