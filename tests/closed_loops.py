@@ -36,9 +36,19 @@ def pendulum() -> lc.Network:
     return lc.Network.from_weights([first, last], activation=[["sin", "identity", "identity", "identity"]])
 
 
+def turning() -> lc.Network:
+    """The step (x + 0.1·y·cos x, y + 0.1·u) from (x, y, u): the product is a coupling."""
+    coupled = lc.Coupling.of(3, 4, products=[([[3]], [[1]])])  # y·cos x, after x, y and u
+    first, second = [[1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 0, 0]], np.eye(4)
+    last = [[1, 0, 0, 0.1], [0, 1, 0.1, 0]]
+    rows = [["identity", "identity", "identity", "cos"], ("identity", coupled)]
+    return lc.Network.from_weights([first, second, last], activation=rows)
+
+
 LOOPS: dict[str, Any] = {
     "linear": lambda: lc.feedback(A, B, controller()),
     "pendulum": lambda: lc.closed_loop(pendulum(), controller()),
+    "turning": lambda: lc.closed_loop(turning(), controller()),
     "saturated": lambda: lc.closed_loop(pendulum(), controller(limit=2.0)),
 }
 

@@ -11,8 +11,7 @@ import pytest
 import lipcert as lc
 from closed_loops import GAIN, LOOPS, A, B, controller, loop, pendulum, simulated, spread_out
 from lipcert.errors import InvalidInput, ProofFailed
-from lipcert.questions.loops.compose import unrolled
-from lipcert.questions.loops.coordinates import in_coordinates
+from lipcert.questions.loops.compose import balanced, squared, unrolled
 from networks import random_network
 
 START = lc.Box([0.4, -0.1], [0.6, 0.1])
@@ -53,7 +52,10 @@ def test_tubes_hold_what_is_simulated_and_hardly_more(name: str) -> None:
     assert tube.steps == 15
     assert tube.avoids(lc.Box([0.7, -9.0], [3.0, 9.0]))
     assert not tube.avoids(START)
-    assert tube.inside(lc.Box([-0.3, -1.0], [0.3, 1.0])) is not None
+    at = tube.inside(lc.Box([-0.3, -1.0], [0.35, 1.0]))
+    assert at is not None
+    assert (np.abs(states[at]) <= [0.35, 1.0]).all()
+    assert not (states[at - 1] <= [0.35, 1.0]).all()
     assert tube.inside(lc.Box([-0.3, 5.0], [0.3, 6.0])) is None
 
 
@@ -82,7 +84,49 @@ def test_segments_begin_where_the_one_before_ends() -> None:
             lc.verify(step, replace(parts, segments=segments))
 
 
-@pytest.mark.parametrize("name", ["linear", "pendulum"])
+def test_products_are_squares_with_any_scales() -> None:
+    step, x = loop("turning"), np.random.default_rng(5).uniform(-1, 1, (200, 2))
+    long = unrolled(step, 2)
+    assert long.coupled
+    for scales in ((0, 0), (3, -7), balanced(long, START)):
+        found = squared(long, scales)
+        assert not found.coupled
+        np.testing.assert_allclose(found(x), long(x), rtol=0, atol=1e-10)
+    np.testing.assert_allclose(found(x)[:, 2:], step(step(x)), rtol=0, atol=1e-13)
+    assert squared(loop("linear"), ()) is loop("linear")
+    soft = lc.Network.from_weights([np.eye(2), np.eye(2)], activation=[([], lc.Coupling.of(0, 2, rows=[(1, 2)]))])
+    np.testing.assert_allclose(lc.compose(step, soft)(x), soft(step(x)), rtol=0, atol=1e-13)
+    for wrong in ((), (0,), (0, 0, 0), (0, 1000)):
+        with pytest.raises(ProofFailed, match="scale"):
+            squared(long, wrong)
+
+
+def test_gains_from_disturbances() -> None:
+    """Of a linear plant the gain is a norm; a sine that is pushed has it, and no disturbance may be forgotten."""
+    push = np.array([[0.0, 0.01], [0.05, 0.0]])
+    step, force = lc.feedback(A, B, controller(), disturbance=push), lc.Box([-1.0, -1.0], [1.0, 1.0])
+    found = lc.contraction(step, lc.Ball([0.0, 0.0], 0.1), PIECES, disturbance=force)
+    np.testing.assert_allclose(found.gain, np.linalg.norm(np.linalg.solve(found.shape, push), 2), rtol=1e-9)
+    assert found.contains([[0.0, 0.0], [0.06, 0.06], [2.0, 2.0]]).tolist() == [True, True, False]
+    rng = np.random.default_rng(4)
+    x, w = rng.uniform(-0.07, 0.07, (2, 3000, 2)), rng.uniform(-1.0, 1.0, (2, 3000, 2))
+    one, two = (step(np.hstack([x[k], w[k]])) for k in (0, 1))
+    apart, near = (np.linalg.norm(np.linalg.solve(found.shape, d.T), axis=0) for d in (one - two, x[0] - x[1]))
+    assert (apart <= found.rate * near + found.gain * np.linalg.norm(w[0] - w[1], axis=1)).all()
+    assert lc.verify(step, found).gain <= found.gain
+    assert found.forced is not None
+    other = replace(found.certificate, region=lc.Box([0.0] * 4, [1e-3] * 4))
+    for wrong in (
+        replace(found, forced=None),
+        replace(found, forced=found.certificate),
+        replace(found, certificate=found.forced),
+        replace(found, certificate=other),
+    ):
+        with pytest.raises(ProofFailed):
+            lc.verify(step, wrong)
+
+
+@pytest.mark.parametrize("name", ["linear", "pendulum", "turning"])
 def test_rates_are_above_what_is_met(name: str) -> None:
     step = loop(name)
     for region in (lc.Box([-0.3, -0.3], [0.3, 0.3]), lc.Ball([0.1, 0.0], 0.2)):
@@ -98,7 +142,7 @@ def test_rates_are_above_what_is_met(name: str) -> None:
         lc.verify(step, replace(found, shape=found.shape * [[1.0, 1.0], [1.0, 1.01]]))
 
 
-@pytest.mark.parametrize("name", ["linear", "saturated"])
+@pytest.mark.parametrize("name", ["linear", "saturated", "turning"])
 def test_nothing_leaves_an_invariant_ellipsoid(name: str) -> None:
     step = loop(name)
     found = lc.invariant_ellipsoid(step, within=lc.Box([-0.5, -1.0], [0.5, 1.0]), seconds=2.0)
@@ -110,7 +154,7 @@ def test_nothing_leaves_an_invariant_ellipsoid(name: str) -> None:
     ball = found.ball
     larger = replace(found.contraction.certificate, region=lc.Ball(ball.center, 1.5 * ball.radius))
     clip = lc.Box(ball.center - 0.5 * ball.radius, ball.center + 2.0 * ball.radius)
-    part = lc.certify(in_coordinates(step, found.shape), lc.Ball(ball.center, ball.radius, clip=clip), PIECES)
+    part = lc.certify(found.contraction.moved(step), lc.Ball(ball.center, ball.radius, clip=clip), PIECES)
     other = lc.Ball(ball.center + 0.1 * ball.radius, 0.0)
     for wrong in (
         replace(found, contraction=replace(found.contraction, certificate=larger)),
@@ -135,7 +179,7 @@ def test_errors_say_what_to_do() -> None:
         "bounded region of initial states": lambda: lc.tube(step, lc.Everywhere(), 3),
         "steps must be a whole number": lambda: lc.tube(step, START, 0),
         "needs a disturbance of 2": lambda: lc.tube(wide, START, 3),
-        "from states to states": lambda: lc.contraction(u, START),
+        "needs a disturbance of 1": lambda: lc.contraction(u, START),
         "contraction needs a bounded": lambda: lc.contraction(step, lc.Everywhere()),
         "shape must be a matrix": lambda: lc.contraction(step, START, shape=np.eye(3)),
         "has no inverse": lambda: lc.contraction(step, START, shape=np.ones((2, 2))),

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import lipcert as lc
-from closed_loops import controller, loop, pendulum, simulated, spread_out
+from closed_loops import controller, loop, pendulum, simulated, spread_out, turning
 from fuzz_documents import signed
 from lipcert.answers.saved import Saved
 from lipcert.errors import LipcertError
@@ -24,12 +24,18 @@ from lipcert.errors import LipcertError
 START, FORCE = lc.Box([0.4, -0.1], [0.6, 0.1]), lc.Box([-0.01, -0.02], [0.01, 0.02])
 SMALL = lc.closed_loop(pendulum(), controller(5))
 PUSHED = lc.feedback([[1.0, 0.05], [0.5, 1.0]], [[0.0], [0.25]], controller(), disturbance=np.eye(2))
+TURNING = lc.closed_loop(turning(), controller(4))
 OTHER = lc.Network.from_weights(
     [1.01 * layer.weight for layer in controller().layers], [layer.bias for layer in controller().layers], "tanh"
 )
 ASK: dict[str, tuple[lc.Network, Callable[[], Saved]]] = {
     "tube": (SMALL, lambda: lc.tube(SMALL, START, 3, lc.ClosedForm(), unroll=2)),
     "pushed": (PUSHED, lambda: lc.tube(PUSHED, START, 2, lc.ClosedForm(), disturbance=FORCE)),
+    "products": (TURNING, lambda: lc.tube(TURNING, START, 2, lc.ClosedForm())),
+    "gain": (
+        PUSHED,
+        lambda: lc.contraction(PUSHED, START, lc.ClosedForm(), disturbance=FORCE),
+    ),
     "contraction": (loop("linear"), lambda: lc.contraction(loop("linear"), START, lc.Scalar())),
     "invariant": (loop("linear"), lambda: lc.invariant_ellipsoid(loop("linear"), seconds=1.0)),
     "error": (controller(), lambda: lc.evaluation_error(controller(), START, seconds=0.02)),
@@ -93,10 +99,13 @@ def true(case: str, claim: Any) -> bool:
         apart = OTHER(x) - network(x) if claim.other else np.zeros((1, 1))
         return bool((claim.lower <= apart).all() and (apart <= claim.upper).all())
     inside: lc.Contraction = getattr(claim, "contraction", claim)
-    points = inside.certificate.region.sample(500, np.random.default_rng(0)) @ inside.shape.T
-    steep = np.linalg.norm(np.linalg.solve(inside.shape, network.jacobian(points) @ inside.shape), 2, axis=(1, 2))
+    points, n = inside.certificate.region.sample(500, np.random.default_rng(0)), network.outputs
+    points[:, :n] = points[:, :n] @ inside.shape.T
+    there = np.linalg.solve(inside.shape, network.jacobian(points))
+    steep = np.linalg.norm(there[..., :n] @ inside.shape, 2, axis=(1, 2))
+    moves = np.linalg.norm(there[..., n:], 2, axis=(1, 2)) if network.inputs > n else np.zeros(1)
     stays = inside is claim or bool(claim.contains(network(claim.edge(1000))).all())
-    return stays and bool(steep.max() <= inside.rate)
+    return stays and bool(steep.max() <= inside.rate) and bool(moves.max() <= inside.gain)
 
 
 @pytest.mark.parametrize("case", ASK)
@@ -121,4 +130,4 @@ def test_every_field_that_is_changed_is_refused_or_still_true(case: str, tmp_pat
                 continue
             assert true(case, found), place
     assert ways >= 20
-    assert refused >= document["content"].keys() - {"seconds", "cuts", "ulps", "disturbance", "names"}
+    assert refused >= document["content"].keys() - {"seconds", "cuts", "ulps", "disturbance", "names", "scales"}

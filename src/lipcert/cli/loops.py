@@ -26,6 +26,9 @@ from lipcert.show.wording import describe_network, describe_region, upward
 _SHOWN = 60
 """Most rows of a table."""
 _CORNERS = "LOWER UPPER"
+DisturbanceOption = Annotated[
+    tuple[str, str] | None, option(_CORNERS, "The inputs after the states, anew in every step.")
+]
 StepArgument = Annotated[str, typer.Argument(metavar="STEP", help="A model file: states to states, or a plant.")]
 
 
@@ -35,9 +38,7 @@ def tube(
     reading: options.ReadingOptions,
     steps: Annotated[int, option("NUMBER", "How many steps.")],
     controller: options.ControllerOption = None,
-    disturbance: Annotated[
-        tuple[str, str] | None, option(_CORNERS, "The inputs after the states, anew in every step.")
-    ] = None,
+    disturbance: DisturbanceOption = None,
     avoid: Annotated[
         tuple[str, str] | None, option(_CORNERS, "A box that no state may be in; exit code 1 if that is not proved.")
     ] = None,
@@ -65,10 +66,7 @@ def tube(
     with timed(seconds):
         network = reading.step(step, controller)
         states, given = network.outputs, (("--avoid", avoid), ("--inside", inside))
-        region = where.region(network.select(range(states)))
-        if disturbance and network.inputs == states:
-            raise InvalidInput("--disturbance: the step has no inputs after its states")
-        force = disturbance and Box(*parsing.corners("--disturbance", disturbance, network.inputs - states))
+        region, force = where.region(network.select(range(states))), _force(network, disturbance)
         avoided, goal = (texts and Box(*parsing.corners(name, texts, states)) for name, texts in given)
         chosen = parsing.limited(method, None)
         found, troubles = ask(enclose, network, region, steps, chosen, disturbance=force, seconds=seconds)
@@ -80,6 +78,13 @@ def tube(
         troubles.append(ProofFailed("not proved: that all states are in the box of --inside after some step"))
     shown = showing(json, _tube_record, _print_tube, network, found, verdict)
     deliver(troubles, saving(found, certificate_file), shown, drawing(plot, plots.tube, found, network))
+
+
+def _force(network: Network, corners: tuple[str, str] | None) -> Box | None:
+    """The box of ``--disturbance``."""
+    if corners and network.inputs == network.outputs:
+        raise InvalidInput("--disturbance: the step has no inputs after its states")
+    return corners and Box(*parsing.corners("--disturbance", corners, network.inputs - network.outputs))
 
 
 def _tube_record(network: Network, found: Tube, verdict: dict[str, Any]) -> dict[str, Any]:
@@ -102,6 +107,7 @@ def contraction(
     where: options.RegionOptions,
     reading: options.ReadingOptions,
     controller: options.ControllerOption = None,
+    disturbance: DisturbanceOption = None,
     invariant: Annotated[
         bool,
         option(
@@ -125,15 +131,17 @@ def contraction(
     options.check_output("--certificate", certificate_file, step, *([controller] if controller else []))
     with timed(seconds):
         network = reading.step(step, controller)
-        region = where.region(network)
+        region, force = where.region(network.select(range(network.outputs))), _force(network, disturbance)
         found: Contraction | InvariantEllipsoid
         if invariant and not region.bounded:
             raise InvalidInput("--invariant needs --box, or a state near the equilibrium: --center with --radius")
+        if invariant and force:
+            raise InvalidInput("--invariant is about loops without --disturbance")
         if invariant:
             within = region if isinstance(region, Box) else None
             found, troubles = ask(invariant_ellipsoid, network, region.center, within=within, seconds=seconds)
         else:
-            found, troubles = ask(contract, network, region, method, seconds=seconds)
+            found, troubles = ask(contract, network, region, method, disturbance=force, seconds=seconds)
     if not found.rate < 1.0:
         troubles.append(ProofFailed(f"no contraction was proved: the rate is {upward(found.rate)}"))
     shown = showing(json, _contraction_record, _print_contraction, network, found)

@@ -159,7 +159,13 @@ def claim_record(claim: Any) -> dict[str, Any]:
     if isinstance(claim, (Contraction, InvariantEllipsoid)):
         inside = claim if isinstance(claim, Contraction) else claim.contraction
         region = region_record(inside.certificate.region)
-        return {"rate": claim.rate, "shape": claim.shape.tolist(), "region": region, "network": claim.network}
+        return {
+            "rate": claim.rate,
+            "gain": inside.gain,
+            "shape": claim.shape.tolist(),
+            "region": region,
+            "network": claim.network,
+        }
     if isinstance(claim, (Tube, Discrepancy)):
         found = {name: getattr(claim, name).tolist() for name in ("lower", "upper")}
         found |= {"region": region_record(claim.region), "network": claim.network}

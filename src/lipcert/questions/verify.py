@@ -20,9 +20,7 @@ from lipcert.kernel.facts import CORE, OPTIONAL, Part
 from lipcert.kernel.fourier import by_channel
 from lipcert.model.network import Network
 from lipcert.questions.classifiers import classifier
-from lipcert.questions.loops.compose import unrolled
 from lipcert.questions.loops.contraction import Contraction, recheck_contraction
-from lipcert.questions.loops.coordinates import in_coordinates
 from lipcert.questions.loops.discrepancy import Discrepancy, recheck_discrepancy
 from lipcert.questions.loops.invariant import InvariantEllipsoid, recheck_invariant
 from lipcert.questions.loops.tube import Tube, recheck_tube
@@ -214,10 +212,10 @@ def _audited(network: Network, answer: Any, rules: frozenset[str] | None, other:
                 audit.verify_reach(network, answer, clock().say)
             elif isinstance(answer, Tube):
                 for segment in answer.segments:
-                    audit.verify_reach(unrolled(network, segment.steps), segment.answer, clock().say)
+                    audit.verify_reach(segment.unrolled(network), segment.answer, clock().say)
             elif isinstance(answer, (Contraction, InvariantEllipsoid)):
                 inside = answer if isinstance(answer, Contraction) else answer.contraction
-                there = in_coordinates(network, inside.shape)
+                there = inside.moved(network)
                 audit.verify(there, inside.certificate)
                 if isinstance(answer, InvariantEllipsoid):
                     audit.verify_reach(there, answer.center, clock().say)

@@ -148,7 +148,11 @@ def second(claim: Discrepancy) -> str:
 def _in_shape(claim: Contraction | InvariantEllipsoid) -> tuple[str, list[str]]:
     rows = "; ".join(", ".join(f"{entry!r}" for entry in row) for row in claim.shape.tolist())
     inside = claim if isinstance(claim, Contraction) else claim.contraction
-    where = f"the {describe_region(inside.certificate.region, WHOLE)} of the coordinates M⁻¹x"
+    region = describe_region(inside.certificate.region, WHOLE)
+    if inside.forced is not None:
+        said = [f"‖M⁻¹(f(x, v) − f(y, w))‖₂ ≤ {upward(claim.rate)} · ‖M⁻¹(x − y)‖₂ + {upward(inside.gain)} · ‖v − w‖₂"]
+        return f"for any two states x, y and disturbances v, w in the {region} of (M⁻¹x, w)", [*said, f"M = [{rows}]"]
+    where = f"the {region} of the coordinates M⁻¹x"
     said = [f"‖M⁻¹(f(x) − f(y))‖₂ ≤ {upward(claim.rate)} · ‖M⁻¹(x − y)‖₂, M = [{rows}]"]
     if claim is not inside:
         said.insert(0, "f(x) is in it again, and")

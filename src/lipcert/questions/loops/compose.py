@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from lipcert.arguments.networks import check_network
 from lipcert.arguments.numbers import numbers
-from lipcert.errors import InvalidInput
-from lipcert.importers.graph import Apply, Graph, Input, Linear, Node
+from lipcert.errors import InvalidInput, ProofFailed
+from lipcert.importers.graph import Apply, Bilinear, Graph, Input, Linear, Node, Softmax
 from lipcert.importers.lowering import lower
 from lipcert.importers.precise import Precise, PreciseMatrix
+from lipcert.kernel.domain import check_region, corners, same_region
 from lipcert.model.arrays import Array
-from lipcert.model.network import Network
+from lipcert.model.couplings import Coupling, Products
+from lipcert.model.network import Layer, Network, Neurons
+from lipcert.model.regions import Box, Region
+
+_SAMPLES: Final = 1000
+"""Points at which the factors of products are looked at."""
+_KNOWN: Final = 0.001
+"""Factors are taken to vary by so much of their size at least, since their intervals are wider than what is met."""
+_LARGEST: Final = 60
+"""Powers of two by which factors are scaled at most."""
 
 
 class _Builder:
@@ -29,13 +40,40 @@ class _Builder:
         op = Linear(tuple(PreciseMatrix.of(matrix) for matrix, _ in terms), Precise.of(shift))
         return self._add(op, tuple(node for _, node in terms), len(shift))
 
-    def after(self, network: Network, node: int) -> int:
-        """A network of the value of a node."""
+    def after(self, network: Network, node: int, scales: Sequence[int] | None = None) -> int:
+        """A network of the value of a node; with scales its products are made of squares, see :func:`squared`."""
+        rest = None if scales is None else iter(scales)
         for layer in network.layers:
             node = self.affine(layer.bias, (layer.weight, node))
-            if layer.neurons is not None:
-                node = self._add(Apply(layer.neurons), (node,), layer.size)
+            if layer.coupling is not None:
+                node = self._coupled(layer, layer.coupling, node, rest)
+            elif layer.plain is not None:
+                node = self._add(Apply(layer.plain), (node,), layer.size)
         return node
+
+    def _coupled(self, layer: Layer, coupling: Coupling, node: int, scales: Iterator[int] | None) -> int:
+        """The results of a layer whose values are coupled, one kind after the other."""
+        values, results, parts = np.eye(layer.size), np.eye(coupling.width), []
+
+        def after(op: Any, rows: Array) -> int:
+            return self._add(op, (self.affine(np.zeros(len(rows)), (rows, node)),), len(rows))
+
+        if coupling.plain:
+            parts.append((results[:, : coupling.plain], after(Apply(layer.plain), values[: coupling.plain])))  # type: ignore[arg-type]
+        for _, index in coupling.softmax_rows():
+            parts.append((results[:, index.ravel()], after(Softmax(index.shape[1]), values[index.ravel()])))
+        for product, place in coupling.sums():
+            if scales is None:
+                parts.append(
+                    (results[:, place], self._add(Bilinear(product.one, product.two), (node, node), len(place)))
+                )
+                continue
+            unit = np.exp2([next(scales) for _ in product.one.flat])[:, None]
+            one, two = 0.5 * unit * values[product.one.ravel()], 0.5 / unit * values[product.two.ravel()]
+            squares = after(Apply(Neurons.of("square", 2 * len(unit))), np.vstack([one + two, one - two]))
+            sums = np.repeat(results[:, place], product.one.shape[1], axis=1)
+            parts.append((np.hstack([sums, -sums]), squares))
+        return self.affine(np.zeros(coupling.width), *parts)
 
     def _add(self, op: Any, inputs: tuple[int, ...], size: int) -> int:
         self.nodes.append(Node(op, inputs, (size,)))
@@ -167,3 +205,75 @@ def unrolled(step: Network, steps: int) -> Network:
         reached.append(node)
     places = [np.kron(np.eye(steps)[:, [k]], eye) for k in range(steps)]
     return build.network(build.affine(np.zeros(steps * states), *zip(places, reached, strict=True)))
+
+
+def squared(network: Network, scales: Sequence[int]) -> Network:
+    """The same function without products: x·y = (½(s·x + y/s))² - (½(s·x - y/s))² with s = 2^scale, for any scales.
+
+    So elementwise rules, Taylor models, cuts and the second opinion are about products too.
+    """
+    products = _factors(network)
+    if len(scales) != sum(product.one.size for layer in products for product in layer):
+        raise ProofFailed("there must be one scale for each product of signals")
+    if not scales:
+        return network
+    if max(map(abs, scales)) > _LARGEST:
+        raise ProofFailed(f"scales of products must be powers of two from -{_LARGEST} to {_LARGEST}")
+    build = _Builder(network.inputs)
+    return build.network(build.after(network, 0, scales))
+
+
+def balanced(network: Network, region: Region) -> tuple[int, ...]:
+    """Scales for which both factors of a product vary alike over a region: so the two squares bound it best."""
+    z, scales = region.sample(_SAMPLES, np.random.default_rng(0)), []
+    for layer, products in zip(network.layers, _factors(network), strict=True):
+        v = layer.affine(z)
+        for product in products:
+            one, two = (v[:, part.ravel()] for part in (product.one, product.two))
+            sizes = [np.ptp(part, axis=0) + _KNOWN * np.abs(part).max(axis=0) + 1e-9 for part in (one, two)]
+            wanted = np.rint(0.5 * np.log2(sizes[1] / sizes[0]))
+            scales += np.clip(wanted, -_LARGEST, _LARGEST).astype(int).tolist()
+        z = layer.activated(v)
+    return tuple(scales)
+
+
+def _factors(network: Network) -> list[tuple[Products, ...]]:
+    """The products of each layer."""
+    return [layer.coupling.products if layer.coupling else () for layer in network.layers]
+
+
+def fitted(step: Network, region: Region, disturbance: Box | None) -> tuple[Region, Box | None]:
+    """The regions with coordinates as the step has states and disturbances."""
+    if disturbance is not None and not isinstance(disturbance, Box):
+        raise InvalidInput(f"disturbance must be a Box(lower, upper), got {type(disturbance).__name__}")
+    if disturbance is None or step.inputs <= step.outputs:
+        _check_count(step, 0 if disturbance is None else len(disturbance.lower))
+        return region.fitted(step), disturbance
+    states, forces = range(step.outputs), range(step.outputs, step.inputs)
+    region, disturbance = region.fitted(step.select(states)), disturbance.fitted(step.select(forces))
+    check_sizes(step, region, disturbance)
+    return region, disturbance
+
+
+def check_sizes(step: Network, region: Region, disturbance: Box | None) -> None:
+    """An error unless the step is from such states and disturbances to states."""
+    _check_count(step, 0 if disturbance is None else len(disturbance.lower))
+    check_region(region, step.outputs)
+
+
+def _check_count(step: Network, forces: int) -> None:
+    if step.inputs != step.outputs + forces:
+        raise InvalidInput(
+            f"the step has {step.inputs} inputs and {step.outputs} outputs: it needs a disturbance of"
+            f" {step.inputs - step.outputs} coordinates, got {forces}"
+        )
+
+
+def joined(*regions: Region) -> Box:
+    """The box of what is in some boxes, one after the other; balls count as the boxes around them."""
+    return Box(*(np.concatenate(sides) for sides in zip(*map(corners, regions), strict=True)))
+
+
+def same_kind(one: Region, two: Region) -> bool:
+    """Whether two regions are the same set, given in the same way."""
+    return type(one) is type(two) and same_region(one, two)

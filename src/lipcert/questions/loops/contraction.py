@@ -4,6 +4,8 @@ In coordinates y = M⁻¹x the loop is g(y) = M⁻¹ step(M y), and ‖x‖_M = 
 
     ‖step(x) - step(x')‖_M ≤ ρ ‖x - x'‖_M    for all x, x' in M·Y.
 
+With disturbances w, and γ a Lipschitz bound of g in w alone, ‖step(x, w) - step(x', w')‖_M ≤ ρ‖x - x'‖_M + γ‖w - w'‖₂.
+
 M⁻¹ and the weights of g are computed in exact fractions and rounded once, well within what every proof allows.
 """
 
@@ -30,6 +32,7 @@ from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 from lipcert.model.regions import Ball, Box, Region
 from lipcert.questions.certify import certify
+from lipcert.questions.loops.compose import balanced, fitted, joined, same_kind, squared
 from lipcert.questions.loops.coordinates import in_coordinates, moved, stretch
 from lipcert.runtime.clock import Progress, clock, timed
 
@@ -37,6 +40,8 @@ _SAMPLES: Final = 400
 """Points whose Jacobians a shape is chosen for."""
 _SEARCH: Final = 0.3
 """Share of the time for the shape."""
+_FORCED: Final = 0.2
+"""Share of the time after that for the gain."""
 _SECONDS: Final = 5.0
 _TOLERANCE: Final = 0.005
 """The rate is proved to within this share of what is found."""
@@ -47,14 +52,16 @@ _ABOVE: Final = 1.05
 
 @dataclass(frozen=True, eq=False)
 class Contraction(Saved):
-    """‖step(x) - step(x')‖_M ≤ rate·‖x - x'‖_M for all states x, x' of a set; true in real arithmetic.
+    """‖step(x, w) - step(x', w')‖_M ≤ rate·‖x - x'‖_M + gain·‖w - w'‖₂ for states of a set; true in real arithmetic.
 
     Attributes
     ----------
     network : digest of the step.
-    shape : M; ‖x‖_M = ‖M⁻¹x‖₂. :class:`lipcert.L2` takes it as ``shape``.
-    certificate : the bound of the loop in the coordinates M⁻¹x, over its region there.
+    shape : M; ‖x‖_M = ‖M⁻¹x‖₂.
+    certificate : the bound of the loop in the coordinates M⁻¹x, over its region there and that of disturbances.
     seconds : wall-clock time.
+    scales : of products of signals, as in a segment of a tube.
+    forced : the bound in the disturbances w, if there are any.
     """
 
     network: str
@@ -62,6 +69,8 @@ class Contraction(Saved):
     certificate: Certificate
     seconds: float
     facts: tuple[Fact, ...] = field(default=(), repr=False)
+    scales: tuple[int, ...] = ()
+    forced: Certificate | None = None
 
     kind = "contraction"
 
@@ -71,17 +80,31 @@ class Contraction(Saved):
         return self.certificate.bound
 
     @property
+    def gain(self) -> float:
+        """γ; 0 without disturbances. Two loops whose disturbances differ by d stay or come within γd/(1 - ρ)."""
+        return 0.0 if self.forced is None else self.forced.bound
+
+    @property
     def flaw(self) -> str:
+        if self.forced is not None and self.forced.flaw:
+            return self.forced.flaw
         square = self.shape.shape == (len(self.shape), len(self.shape)) and len(self.shape) > 0
         return self.certificate.flaw if square else "the shape must be a square matrix"
 
+    def moved(self, step: Network) -> Network:
+        """What the certificate is about."""
+        return squared(in_coordinates(step, self.shape), self.scales)
+
     def contains(self, states: Any) -> Array:
         """Whether states (..., states) are in the set, as far as floating point can tell."""
-        there = np.linalg.solve(self.shape, np.atleast_2d(states).T).T
-        return np.asarray(self.certificate.region.contains(there)).reshape(np.shape(states)[:-1])
+        there, region = np.linalg.solve(self.shape, np.atleast_2d(states).T).T, self.certificate.region
+        if self.forced is not None:
+            region = Box(*(side[: len(self.shape)] for side in corners(region)))
+        return np.asarray(region.contains(there)).reshape(np.shape(states)[:-1])
 
     def __repr__(self) -> str:
-        return f"Contraction(rate={self.rate:.6g}, {len(self.shape)} states)"
+        gain = "" if self.forced is None else f"gain={self.gain:.6g}, "
+        return f"Contraction(rate={self.rate:.6g}, {gain}{len(self.shape)} states)"
 
 
 def contraction(
@@ -89,6 +112,7 @@ def contraction(
     region: Region,
     method: Method | str | None = None,
     *,
+    disturbance: Box | None = None,
     shape: Any = None,
     seconds: float = _SECONDS,
     progress: Progress | None = None,
@@ -102,11 +126,13 @@ def contraction(
     Parameters
     ----------
     step
-        A network from states to states.
+        A network from states, and disturbances after them, to states.
     region
         A :class:`Ball` or :class:`Box` of states.
     method
         As for :func:`certify`.
+    disturbance
+        What the inputs after the states may be: the gain from them to the states is proved too.
     shape
         M, (states, states); default: searched.
     seconds
@@ -124,20 +150,26 @@ def contraction(
     """
     started = time.perf_counter()
     check_network(step)
-    if step.inputs != step.outputs:
-        raise InvalidInput(f"contraction is about a step from states to states, got {step.inputs} → {step.outputs}")
     if not isinstance(region, (Ball, Box)):
         raise InvalidInput("contraction needs a bounded region, a Ball or a Box")
-    region = region.fitted(step)
+    region, disturbance = fitted(step, region, disturbance)
     check_limit(seconds)
     with timed(seconds, progress):
         clock().say("searching a shape")
-        M = _shape(step, region, _SEARCH * seconds) if shape is None else _given(shape, step.outputs)
+        M = _shape(step, region, disturbance, _SEARCH * seconds) if shape is None else _given(shape, step.outputs)
         clock().say("proving the rate")
-        there = region_there(M, region)
-        limit = max(clock().left, 0.1)
-        found = certify(in_coordinates(step, M), there, _method(method, limit))
-    return Contraction(step.digest, M, found, time.perf_counter() - started, found.facts)
+        there, network = region_there(M, region), in_coordinates(step, M)
+        if disturbance is not None:
+            there = joined(there, disturbance)
+        scales, forced = balanced(network, there), None
+        network = squared(network, scales)
+        if disturbance is not None:
+            with clock().sharing(_FORCED * max(clock().left, 0.1)):
+                forced = certify(network, there, _method(method, clock().left), inputs=range(len(M), step.inputs))
+        inputs = None if forced is None else range(len(M))
+        found = certify(network, there, _method(method, max(clock().left, 0.1)), inputs=inputs)
+    facts = (*found.facts, *(forced.facts if forced else ()))
+    return Contraction(step.digest, M, found, time.perf_counter() - started, facts, scales, forced)
 
 
 def _method(method: Method | str | None, seconds: float) -> Method | str:
@@ -146,13 +178,21 @@ def _method(method: Method | str | None, seconds: float) -> Method | str:
 
 def recheck_contraction(step: Network, claim: Contraction) -> Contraction:
     """What the hints of a contraction prove now; ProofFailed if it is less than it claims."""
-    if claim.network != step.digest or step.inputs != step.outputs:
+    states, inputs = step.outputs, tuple(range(step.inputs))
+    if claim.network != step.digest or (step.inputs == states) != (claim.forced is None):
         raise ProofFailed("the contraction is about another step")
-    there = in_coordinates(step, _given(claim.shape, step.outputs))
-    if claim.certificate.part != Part((0, there.depth)):
-        raise ProofFailed("the certificate of a contraction must be about the whole loop, in ℓ2 norms")
-    found = recheck_certificate(there, claim.certificate)
-    return replace(claim, certificate=found, facts=found.facts)
+    _given(claim.shape, states)
+    there = claim.moved(step)
+    parts = [(claim.certificate, None if claim.forced is None else inputs[:states])]
+    if claim.forced is not None:
+        parts.append((claim.forced, inputs[states:]))
+        if not same_kind(claim.certificate.region, claim.forced.region) or type(claim.forced.region) is not Box:
+            raise ProofFailed("rate and gain must be about the same box of states and disturbances")
+    if any(one.part != Part((0, there.depth), some) for one, some in parts):
+        raise ProofFailed("the certificates of a contraction must be about the whole loop, in ℓ2 norms")
+    found, *more = (recheck_certificate(there, one) for one, _ in parts)
+    facts = (*found.facts, *(fact for one in more for fact in one.facts))
+    return replace(claim, certificate=found, forced=more[0] if more else None, facts=facts)
 
 
 def check_limit(seconds: float | None) -> None:
@@ -168,7 +208,7 @@ def _given(shape: Any, states: int) -> Array:
     return M
 
 
-def region_there(shape: Array, region: Ball | Box) -> Region:
+def region_there(shape: Array, region: Region) -> Region:
     """A ball or box of the coordinates M⁻¹x that contains a region."""
     if isinstance(region, Ball) and region.plain:
         center = np.stack(moved(shape, region.center, region.center))
@@ -178,13 +218,13 @@ def region_there(shape: Array, region: Ball | Box) -> Region:
     return Box(*moved(shape, *corners(region)))
 
 
-def _shape(step: Network, region: Ball | Box, seconds: float) -> Array:
+def _shape(step: Network, region: Region, disturbance: Box | None, seconds: float) -> Array:
     """A lower triangular M that makes ‖M⁻¹JM‖ small for Jacobians J at points of the region."""
     end, n = time.perf_counter() + seconds, step.outputs
     rng = np.random.default_rng(0)
-    lower, upper = corners(region)
-    points = np.concatenate([(0.5 * (lower + upper))[None], rng.uniform(lower, upper, (_SAMPLES, n))])
-    jacobians = step.jacobian(points)
+    lower, upper = corners(region if disturbance is None else joined(region, disturbance))
+    points = np.concatenate([(0.5 * (lower + upper))[None], rng.uniform(lower, upper, (_SAMPLES, step.inputs))])
+    jacobians = step.jacobian(points)[..., :n]
     start = _lyapunov(jacobians[0])
     places = np.tril_indices(n)
 

@@ -54,10 +54,11 @@ def nearest(matrix: Exact) -> Array:
 
 
 def in_coordinates(step: Network, shape: Array) -> Network:
-    """M⁻¹ step(M y): its weights are the floats nearest to the exact ones."""
-    back = inverse(shape)
+    """M⁻¹ step(M y, w): its weights are the floats nearest to the exact ones."""
+    back, into = inverse(shape), np.eye(step.inputs)
+    into[: len(shape), : len(shape)] = shape
     first, *_ = step.layers
-    layers = [replace(first, linear=nearest(times(exact(dense(first.weight)), exact(shape)))), *step.layers[1:]]
+    layers = [replace(first, linear=nearest(times(exact(dense(first.weight)), exact(into)))), *step.layers[1:]]
     last = layers[-1]
     weight, bias = times(back, exact(dense(last.weight))), times(back, exact(last.bias[:, None]))
     layers[-1] = replace(last, linear=nearest(weight), bias=nearest(bias)[:, 0])

@@ -12,7 +12,7 @@ from lipcert.answers.reach import Reach, recheck_reach
 from lipcert.answers.saved import Saved
 from lipcert.arguments.networks import check_network
 from lipcert.errors import Interrupted, InvalidInput, ProofFailed
-from lipcert.kernel.domain import check_region, corners, same_region
+from lipcert.kernel.domain import corners
 from lipcert.kernel.facts import Fact
 from lipcert.methods.greedy import ClosedForm
 from lipcert.methods.method import Method
@@ -20,7 +20,7 @@ from lipcert.methods.split import Split
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 from lipcert.model.regions import Box, Region
-from lipcert.questions.loops.compose import unrolled
+from lipcert.questions.loops.compose import balanced, check_sizes, fitted, joined, same_kind, squared, unrolled
 from lipcert.questions.reach import reach
 from lipcert.runtime.clock import Progress, clock, timed
 
@@ -39,10 +39,16 @@ class Segment:
     ----------
     steps : how many.
     answer : the reach set of the loop, unrolled from the states before, with the states after every step as outputs.
+    scales : of its products of signals, which the proof makes of squares; powers of two, any will do.
     """
 
     steps: int
     answer: Reach
+    scales: tuple[int, ...] = ()
+
+    def unrolled(self, step: Network) -> Network:
+        """What the answer is about."""
+        return squared(unrolled(step, self.steps), self.scales)
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,23 +190,23 @@ def tube(
     for name, value in (("steps", steps), ("unroll", unroll)):
         if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
             raise InvalidInput(f"{name} must be a whole number from 1 on, got {value!r}")
-    region, disturbance = _fitted(step, region, disturbance)
-    _check_sizes(step, region, disturbance)
+    region, disturbance = fitted(step, region, disturbance)
     made = Tube(step.digest, region, disturbance, (), 0.0, names=step.names[1])
     with timed(seconds, progress):
         while made.steps < steps:
             some, left = min(int(unroll), int(steps) - made.steps), -(-(int(steps) - made.steps) // int(unroll))
             clock().say(f"steps {made.steps + 1} to {made.steps + some} of {steps}")
             network, start = unrolled(step, some), _start(made, some)
+            scales = balanced(network, start)
             limit = None if seconds is None else max(clock().left, 0.0) / left
             chosen = Split(ClosedForm(), seconds=limit or _SECONDS) if method is None else method
             try:
-                answer = reach(network, start, chosen, seconds=limit)
+                answer = reach(squared(network, scales), start, chosen, seconds=limit)
             except KeyboardInterrupt as error:
                 last = getattr(error, "best", None)
-                made = made if last is None else _longer(made, Segment(some, last), started)
+                made = made if last is None else _longer(made, Segment(some, last, scales), started)
                 raise Interrupted(made if made.segments else None) from None
-            made = _longer(made, Segment(some, answer), started)
+            made = _longer(made, Segment(some, answer, scales), started)
     return made
 
 
@@ -208,19 +214,14 @@ def recheck_tube(step: Network, claim: Tube) -> Tube:
     """What the proofs of a tube prove now; ProofFailed if that is not what it says. Nothing in it is believed."""
     if claim.network != step.digest or claim.flaw:
         raise ProofFailed(claim.flaw or "the tube is about another step")
-    _check_sizes(step, claim.region, claim.disturbance)
+    check_sizes(step, claim.region, claim.disturbance)
     made, started = replace(claim, segments=(), facts=()), time.perf_counter()
     for segment in claim.segments:
         if not same_kind(_start(made, segment.steps), segment.answer.region):
             raise ProofFailed(f"the tube after step {made.steps} starts from other states than those that were proved")
-        found = recheck_reach(unrolled(step, segment.steps), segment.answer)
+        found = recheck_reach(segment.unrolled(step), segment.answer)
         made = _longer(made, replace(segment, answer=replace(segment.answer, facts=found.facts)), started)
     return made
-
-
-def same_kind(one: Region, two: Region) -> bool:
-    """Whether two regions are the same set, given in the same way."""
-    return type(one) is type(two) and same_region(one, two)
 
 
 def _longer(made: Tube, segment: Segment, started: float) -> Tube:
@@ -231,27 +232,4 @@ def _longer(made: Tube, segment: Segment, started: float) -> Tube:
 def _start(made: Tube, steps: int) -> Region:
     """The inputs of the loop, unrolled so often, behind the segments that were made."""
     region = made.box(-1) if made.segments else made.region
-    if made.disturbance is None:
-        return region
-    ends = zip(corners(region), (made.disturbance.lower, made.disturbance.upper), strict=True)
-    return Box(*(np.concatenate([states, *[forces] * steps]) for states, forces in ends))
-
-
-def _fitted(step: Network, region: Region, disturbance: Box | None) -> tuple[Region, Box | None]:
-    """The regions with coordinates as the step has states and disturbances."""
-    if disturbance is not None and not isinstance(disturbance, Box):
-        raise InvalidInput(f"disturbance must be a Box(lower, upper), got {type(disturbance).__name__}")
-    if step.inputs <= step.outputs:
-        return region.fitted(step), disturbance
-    states, forces = range(step.outputs), range(step.outputs, step.inputs)
-    return region.fitted(step.select(states)), disturbance and disturbance.fitted(step.select(forces))
-
-
-def _check_sizes(step: Network, region: Region, disturbance: Box | None) -> None:
-    forces = 0 if disturbance is None else len(disturbance.lower)
-    if step.inputs != step.outputs + forces:
-        raise InvalidInput(
-            f"the step has {step.inputs} inputs and {step.outputs} outputs: it needs a disturbance of"
-            f" {step.inputs - step.outputs} coordinates, got {forces}"
-        )
-    check_region(region, step.outputs)
+    return region if made.disturbance is None else joined(region, *[made.disturbance] * steps)
