@@ -323,6 +323,7 @@ class BackSubstitution:
     domain: Domain
     depth: int | None
     pieces: bool = False
+    settled: list[tuple[Interval, Interval, Interval, Interval | None]] = field(default_factory=list)
     lines: list[_Lines] = field(default_factory=list)
 
     def tightened(self, index: int, lower: Array, upper: Array, still: Array | None = None) -> Interval:
@@ -370,8 +371,19 @@ class BackSubstitution:
         suggested, open_ = (np.array(slopes[0]), np.array(slopes[0])), np.nonzero(slopes[0] < slopes[1])
         for line, slope in zip(suggested, told, strict=True):
             line[open_] = np.where(np.isfinite(slope), slope, 0.0)
-        index = len(self.lines)
-        layer, alpha = self.network.layers[index], slopes[0]
+        self.settled.append((interval, slopes, suggested, ends))
+        return suggested
+
+    def _at(self, index: int) -> _Lines:
+        """The lines of a layer, made when a row first passes it."""
+        while len(self.lines) <= index:
+            self.lines.append(self._drawn(len(self.lines), *self.settled[len(self.lines)]))
+        return self.lines[index]
+
+    def _drawn(
+        self, index: int, interval: Interval, slopes: Interval, suggested: Interval, ends: Interval | None
+    ) -> _Lines:
+        layer, alpha, open_ = self.network.layers[index], slopes[0], np.nonzero(slopes[0] < slopes[1])
         plain = layer.plain
         assert plain is not None
         low, high = (end[:, : plain.size] for end in interval)
@@ -397,8 +409,7 @@ class BackSubstitution:
         passed = matvec(abs(layer.weight), below) + np.abs(layer.bias) + sides
         # what underflows in a row multiplies values below and above the affine map, whatever the slopes are
         lost = underflow(1.0 + passed.sum(axis=-1) + below.sum(axis=-1) + sizes.sum(axis=-1))
-        self.lines.append(_Lines(*columns, z_size, _Sizes.of(sizes), _Sizes.of(passed), lost, mixed))
-        return suggested
+        return _Lines(*columns, z_size, _Sizes.of(sizes), _Sizes.of(passed), lost, mixed)
 
     def above(self, index: int, where: Array, rows: Array, extra: Sequence[Array] | None = None) -> Array:
         """At least max of row·z over the region of each row, z the activations before layer ``index``, (k,).
@@ -413,7 +424,7 @@ class BackSubstitution:
         pick = Pick(len(self.domain), where)
         offset, charge = np.zeros(len(rows)), np.zeros(len(rows))
         for back in range(index - 1, stop - 1, -1):
-            layer, lines = self.network.layers[back], self.lines[back]
+            layer, lines = self.network.layers[back], self._at(back)
             positive, negative = np.maximum(rows, 0.0), np.minimum(rows, 0.0)
             offset = offset + pick.dots(positive, lines.upper_offset) + pick.dots(negative, lines.lower_offset)
             sizes = lines.offsets.times(pick, np.abs(rows))
@@ -435,7 +446,7 @@ class BackSubstitution:
         if stop == 0:
             value, error = self.domain.support(where, rows)
         else:
-            lines = self.lines[stop - 1]
+            lines = self._at(stop - 1)
             value = pick.dots(np.maximum(rows, 0.0), lines.roof) + pick.dots(np.minimum(rows, 0.0), lines.floor)
             error = rounded_off(pick.dots(np.abs(rows), lines.z_size), rows.shape[-1] + 3)
         charge = total(charge, rounded_off(np.abs(offset) + np.abs(value) + np.abs(error), 4))
@@ -457,7 +468,7 @@ class BackSubstitution:
 
     def _below(self, index: int) -> Array:
         """At least |z| for the values that enter layer ``index``, (count, n)."""
-        return self.lines[index - 1].z_size if index else self.domain.sizes()
+        return self._at(index - 1).z_size if index else self.domain.sizes()
 
 
 def at_kink(neurons: Neurons, lower: Array, upper: Array) -> Array:

@@ -39,7 +39,7 @@ def check_domain(neurons: Neurons, low: Array, center: Array | None = None) -> N
     """An error unless every φ is defined from ``low`` on; it says how far to shrink a region with that center."""
     for row, index in neurons.groups:
         least, hard = low[..., index], row.row.above
-        if np.isfinite(hard) and not (least > hard).all():
+        if hard > -np.inf and not (least > hard).all():
             share = 0.0 if center is None else np.min((center[..., index] - hard) / (center[..., index] - least))
             by = f"shrink the region to about {0.9 * share:.2g} of its size"
             raise ProofFailed(

@@ -57,7 +57,7 @@ class Image:
         S = congruence(self.P, weight, half)
         S = np.broadcast_to(S, (len(self.exponent), *S.shape[-2:]))
         mean = np.trace(S, axis1=-2, axis2=-1) / S.shape[-1]
-        if not np.isfinite(mean + S.sum(axis=(-2, -1))).all():
+        if not np.isfinite(mean).all():  # its diagonal has the row sums of |S| times something
             raise ProofFailed("the ellipsoid of a layer is not finite; weights may be too large")
         shift = np.round(0.5 * np.log2(np.where(mean > 0.0, mean, 1.0))).astype(int)
         return raised(S * np.ldexp(1.0, -2 * shift[:, None, None]), underflow(S.shape[-1])), self.exponent + shift

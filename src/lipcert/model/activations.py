@@ -622,7 +622,8 @@ class Activation:
 
     def slope(self, v: Array, side: int = 1) -> Array:
         """φ'(v) from the right (side = 1) or the left (side = -1); the limit where v is infinite."""
-        return self.row.slope(_finite(v), side, *self.parameters)
+        known = self.row.loss.slope_terms is None  # straight pieces need no limits
+        return self.row.slope(v if known else _finite(v), side, *self.parameters)
 
     def bend(self, v: Array, side: int = 1) -> Array:
         """φ''(v) from one side, for finite v; per neuron where parameters are."""

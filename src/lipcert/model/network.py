@@ -61,6 +61,12 @@ class Neurons:
         alpha, beta = self.gather(lambda row, low, high: row.slope_range(low, high), lower, upper)
         return alpha, beta
 
+    @cached_property
+    def everywhere(self) -> tuple[Array, Array]:
+        """The slopes α ≤ β that each neuron can have at all."""
+        infinite = np.full(self.size, np.inf)
+        return self.slope_range(-infinite, infinite)
+
     def gather(self, rule: Any, *arrays: Array) -> tuple[Array, ...]:
         """Apply a rule group by group along the last axis and put the results back in place."""
         if len(self.groups) == 1:

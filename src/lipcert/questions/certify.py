@@ -285,8 +285,7 @@ def _rows_product(network: Network, part: Part) -> float:
             least *= math.sqrt(float(rows.max()))
         for layer in network.layers[part.layers[0] : part.layers[1] - 1]:
             assert layer.neurons is not None
-            infinite = np.full(layer.size, np.inf)
-            least *= float(np.abs(layer.neurons.slope_range(-infinite, infinite)).max())
+            least *= float(np.abs(layer.neurons.everywhere).max())
     return least
 
 
