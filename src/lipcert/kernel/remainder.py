@@ -55,7 +55,7 @@ def fit(neurons: Neurons, center: Array, interval: Interval, cost: Array) -> Fit
     middle, reach = whole.value, np.maximum(whole.error, _SHORT)
     v = middle + reach * _MARKS.reshape(-1, *[1] * middle.ndim)  # ascending, as rounding is monotone
     v[0], v[-1] = np.minimum(v[0], interval[0]), np.maximum(v[-1], interval[1])
-    cells = _Cells.of(neurons, v, center)
+    cells = _Cells(neurons, v, center)
     kinked = np.asarray(cells.jumps.any(axis=0))
     suggested = slope_parabola(cells.slopes, cells.s, middle - center, reach, kinked, cost)
     t, c = (np.where(np.isfinite(part), part, 0.0) for part in suggested)
@@ -74,7 +74,6 @@ def fit(neurons: Neurons, center: Array, interval: Interval, cost: Array) -> Fit
     return Fit(start, slope, t, c, error, apart, inflate(rest, 8))
 
 
-@dataclass(frozen=True, eq=False)
 class _Cells:
     """Points v, (points, ...), and what φ' does between them.
 
@@ -82,22 +81,10 @@ class _Cells:
     chord, and whether it may jump; the largest |φ''| and ``width``.
     """
 
-    neurons: Neurons
-    v: Array
-    s: Array
-    far: Array
-    width: Array
-    slopes: Array
-    above: Array
-    below: Array
-    bent: Array
-    jumps: Array
-
-    @staticmethod
-    def of(neurons: Neurons, v: Array, center: Array) -> _Cells:
-        s, width = v - center, up((v[1:] - v[:-1]).max(axis=0))
-        far = np.maximum(np.abs(s[0]), np.abs(s[-1]))
-        return _Cells(neurons, v, s, far, width, neurons.slope(v), *_between(neurons, v, width[None]))
+    def __init__(self, neurons: Neurons, v: Array, center: Array) -> None:
+        self.neurons, self.v, self.s, self.width = neurons, v, v - center, up((v[1:] - v[:-1]).max(axis=0))
+        self.far, self.slopes = np.maximum(np.abs(self.s[0]), np.abs(self.s[-1])), neurons.slope(v)
+        self.above, self.below, self.bent, self.jumps = neurons.gather(_between, v, self.width[None])
 
     def rest(self, t: Array, c: Array) -> tuple[Array, Array]:
         """At most and at least φ' - t·s - c·s²/2 between the points."""
@@ -121,43 +108,27 @@ class _Cells:
         return floor.min(axis=0) + np.minimum(bulge, 0.0) - wide, top
 
 
-def _between(neurons: Neurons, v: Array, width: Array) -> tuple[Array, ...]:
+def _between(row: Activation, points: Array, cells: Array) -> tuple[Array, ...]:
     """Of each cell, how far φ' is above and below its chord; the largest |φ''| anywhere; whether φ' may jump."""
-
-    def rule(row: Activation, points: Array, cells: Array) -> tuple[Array, ...]:
-        left, right = points[:-1], points[1:]
-        bends = row.bend(points)
-        first, last = bends[:-1], bends[1:]
-        least, most = np.minimum(first, last), np.maximum(first, last)
-        turned, largest = np.zeros(left.shape, dtype=bool), np.abs(bends).max(axis=0)
-        for turn, inside in row.turns_inside(left, right):  # it jumps at some of them
-            some = turn[tuple(slice(None if step else 1) for step in turn.strides)]  # one of equal ones
-            before, after = row.bend(some, -1), row.bend(some, 1)
-            for bend in (after,) if np.array_equal(before, after) else (before, after):
-                # also of turns outside: errors are relative to the largest
-                largest = np.maximum(largest, np.abs(bend).max(axis=0))
-                np.minimum(least, bend, out=least, where=inside)
-                np.maximum(most, bend, out=most, where=inside)
-            turned |= inside
-        lens = 0.25 * (most - least) * cells
-        above, below = np.where(turned | (last < first), lens, 0.0), np.where(turned | (last > first), lens, 0.0)
-        jumps = np.zeros(left.shape, dtype=bool)
-        if np.isfinite(row.row.period):
-            jumps |= (right - left >= 0.5 * row.row.period) | row.whole_period(points[:1], points[-1:])
-        if row.row.kinks:
-            for _, inside in row.knots_inside(down(left), up(right)):
-                jumps |= inside
-        jumps |= not row.row.smooth
-        return above, below, largest, jumps
-
-    if len(neurons.groups) == 1:
-        return rule(neurons.groups[0][0], v, width)
-    shape = v[1:].shape
-    found = [np.zeros(shape), np.zeros(shape), np.zeros(shape[1:]), np.zeros(shape, dtype=bool)]
-    for row, index in neurons.groups:
-        for out, part in zip(found, rule(row, v[..., index], width[..., index]), strict=True):
-            out[..., index] = part
-    return tuple(found)
+    left, right, bends = points[:-1], points[1:], row.bend(points)
+    first, last = bends[:-1], bends[1:]
+    least, most = np.minimum(first, last), np.maximum(first, last)
+    turned, largest = np.zeros(left.shape, dtype=bool), np.abs(bends).max(axis=0)
+    for turn, inside in row.turns_inside(left, right):  # it jumps at some of them
+        some = turn[tuple(slice(None if step else 1) for step in turn.strides)]  # one of equal ones
+        before, after = row.bend(some, -1), row.bend(some, 1)
+        for bend in (after,) if np.array_equal(before, after) else (before, after):
+            # also of turns outside: errors are relative to the largest
+            largest = np.maximum(largest, np.abs(bend).max(axis=0))
+            np.minimum(least, bend, out=least, where=inside)
+            np.maximum(most, bend, out=most, where=inside)
+        turned |= inside
+    lens = 0.25 * (most - least) * cells
+    above, below = np.where(turned | (last < first), lens, 0.0), np.where(turned | (last > first), lens, 0.0)
+    jumps = (right - left >= 0.5 * row.row.period) | row.whole_period(points[:1], points[-1:]) | (not row.row.smooth)
+    for _, inside in row.knots_inside(down(left), up(right)) if row.row.kinks else ():
+        jumps |= inside
+    return above, below, largest, jumps
 
 
 def fit_error(neurons: Neurons, center: Array, error: Array, reach: Array, slopes: Array) -> Array:
@@ -169,7 +140,7 @@ def fit_error(neurons: Neurons, center: Array, error: Array, reach: Array, slope
     extent = up(reach + error)
     v = center + _FINE * extent
     v[0], v[-1] = down(center - extent), up(center + extent)
-    cells = _Cells.of(neurons, v, center)
+    cells = _Cells(neurons, v, center)
     bottom, top = cells.rest(tau, psi)
     away = np.maximum(top - sigma, sigma - bottom)
     return inflate(np.maximum(away, 0.0) + (np.abs(tau) + np.abs(psi) * (cells.far + error)) * error, 8)

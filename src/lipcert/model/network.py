@@ -74,7 +74,7 @@ class Neurons:
         parts = [rule(row, *(a[..., index] for a in arrays)) for row, index in self.groups]
         results = []
         for pieces in zip(*parts, strict=True):
-            out = np.empty(np.shape(arrays[0]))
+            out = np.empty((*pieces[0].shape[:-1], self.size), dtype=pieces[0].dtype)
             for (_, index), piece in zip(self.groups, pieces, strict=True):
                 out[..., index] = piece
             results.append(out)
