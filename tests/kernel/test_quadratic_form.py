@@ -20,20 +20,14 @@ from lipcert.errors import ProofFailed
 from lipcert.kernel.arithmetic import Near
 from lipcert.kernel.neuron_bounds import value_error
 from lipcert.kernel.outputs import OutputBounds
-from lipcert.kernel.quadratic_form import (
-    DualBound,
-    DualHints,
-    KnownLayer,
-    QuadraticHints,
-    QuadraticRelaxation,
-    first_factor,
-)
+from lipcert.kernel.quadratic_form import DualBound, KnownLayer, QuadraticRelaxation, first_factor
 from lipcert.methods.dual import DualSearch
 from lipcert.methods.second_order import _Objective, suits
 from lipcert.model.activations import Activation
 from lipcert.model.arrays import dense
 from lipcert.model.network import Layer, Neurons
 from lipcert.questions.prove_outputs import prove_outputs
+from lipcert.suggest.hints import DualHints, QuadraticHints
 from networks import ROW_LABELS, ROWS, random_network
 
 ROW = np.array([1.0, -1.0])

@@ -17,7 +17,6 @@ import pytest
 import lipcert as lc
 from lipcert.errors import ProofFailed
 from lipcert.kernel.outputs import OutputBounds
-from lipcert.kernel.quadratic_form import DualHints, QuadraticHints
 from lipcert.kernel.second_order_jacobian import prove_second_order_jacobian
 from lipcert.kernel.sweep import proving
 from lipcert.kernel.taylor import Monomials, Second, SecondOrder
@@ -28,7 +27,7 @@ from lipcert.model.activations import Activation
 from lipcert.model.arrays import Array
 from lipcert.model.regions import Region
 from lipcert.questions.prove_outputs import prove_outputs
-from lipcert.suggest.hints import Curved
+from lipcert.suggest.hints import Curved, DualHints, QuadraticHints
 from networks import NAMED_ROWS, ROWS, random_network, spread
 from planted import Mistake, plant
 
@@ -365,7 +364,7 @@ CURVED = "second_order_jacobian._Curved"
 QUADRATIC = "quadratic_form.QuadraticRelaxation"
 PLANTED: dict[Law, list[Mistake]] = {
     Law(value_functions, kinked): [
-        plant("quadratic_form._kink", lambda honest, k, *rest: honest(replace(k, high=0.5 * k.high), *rest)),
+        plant("quadratic_form.DualBound._kink", lambda honest, m, k, *z: honest(m, replace(k, high=0.5 * k.high), *z)),
         plant(
             "quadratic_form.DualBound._preactivations",
             lambda honest, m, layer, b: honest(m, layer, lc.Ball(b.center, 0.8 * float(b.radius))),

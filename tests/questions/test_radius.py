@@ -17,9 +17,9 @@ from lipcert.answers.radius import recheck_radius
 from lipcert.errors import Interrupted
 from lipcert.kernel import outputs
 from lipcert.kernel.outputs import OutputBounds
-from lipcert.kernel.quadratic_form import QuadraticHints
 from lipcert.model.regions import Norm
 from lipcert.questions.prove_outputs import prove_outputs_many
+from lipcert.suggest.hints import QuadraticHints
 from networks import random_network
 
 

@@ -18,11 +18,10 @@ from lipcert.kernel.arithmetic import down, inflate, up
 from lipcert.kernel.counterexample import Counterexample, subject_of
 from lipcert.kernel.facts import Fact, RowsFact, SlopesFact
 from lipcert.kernel.outputs import OutputBounds, outputs_hinted, pairs
-from lipcert.kernel.quadratic_form import QuadraticHints, RowHints
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 from lipcert.model.regions import Ball
-from lipcert.suggest.hints import Hints, Tree
+from lipcert.suggest.hints import Hints, QuadraticHints, RowHints, Tree
 
 Basis: TypeAlias = Literal["", "lipschitz", "relaxation", "second order", "value functions", "parabolas"]
 _BASES: Final[tuple[Basis, ...]] = ("lipschitz", "relaxation", "second order", "value functions", "parabolas")

@@ -19,10 +19,9 @@ from typing import Any, Final, Literal, TypeAlias, get_args, get_origin, get_typ
 import numpy as np
 
 from lipcert.errors import InvalidInput
-from lipcert.kernel.quadratic_form import DualHints, QuadraticHints, RowHints
 from lipcert.model.arrays import Array
 from lipcert.model.regions import L1, L2, Ball, Box, Everywhere, LInf, Norm, Region
-from lipcert.suggest.hints import Enclosure, Linear, Lipschitz
+from lipcert.suggest.hints import DualHints, Enclosure, Linear, Lipschitz, QuadraticHints, RowHints
 
 Kind: TypeAlias = Any
 """What is expected: a type annotation, or one of the following.

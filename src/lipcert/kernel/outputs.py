@@ -14,7 +14,7 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 
 from lipcert.errors import ProofFailed
-from lipcert.kernel.arithmetic import Approx, Near, congruence, inflate, norm_above, up
+from lipcert.kernel.arithmetic import Approx, Near, congruence, inflate, norm_above, raised, underflow, up
 from lipcert.kernel.checker import rules_of
 from lipcert.kernel.cover import Cover, prove_leaves, prove_tree
 from lipcert.kernel.domain import Domain, check_region, corners, radius_above, same_region
@@ -24,12 +24,12 @@ from lipcert.kernel.jacobian import entries
 from lipcert.kernel.neuron_bounds import slope_bounds
 from lipcert.kernel.norm_product import norm_product
 from lipcert.kernel.piece_bounds import Bounding, JacobianEntries, OutputRows, PieceBounds
-from lipcert.kernel.quadratic_form import DualBound, DualHints, QuadraticHints, QuadraticRelaxation, RowHints, Spread
+from lipcert.kernel.quadratic_form import DualBound, QuadraticRelaxation, plain_ball
 from lipcert.kernel.sweep import Sweep, proving, stacked
 from lipcert.model.arrays import Array, Interval
 from lipcert.model.network import Network
 from lipcert.model.regions import PLAIN, Ball, LInf, Region
-from lipcert.suggest.hints import Guide, Hints, StoredGuide, Tree
+from lipcert.suggest.hints import DualHints, Guide, Hints, QuadraticHints, RowHints, StoredGuide, Tree
 
 Group: TypeAlias = tuple[int, ...]
 AnyFact = TypeVar("AnyFact", bound=Fact)
@@ -177,25 +177,18 @@ class OutputBounds:
     def dual_bound(self) -> DualBound:
         """What the dual bound knows over a ball; a box that cuts the ball counts in the intervals only."""
         with proving():
-            return DualBound(self.network, self._plain_ball(self.region), self.intervals)
+            return DualBound(self.network, self.region, self.intervals)
 
     @cached_property
     def quadratic_relaxation(self) -> QuadraticRelaxation:
         """What a quadratic relaxation knows over a ball."""
-        network, ball = self.network, self._plain_ball(self.region)
-        spreads = []
-        for index in range(network.depth - 1):
+        (ball, _), spreads = plain_ball(self.region), list[tuple[Array, Array]]()
+        for index in range(self.network.depth - 1):
             neurons, S, exponent = self._sweep.ellipsoid(index, self._which)
-            spreads.append(Spread(S, exponent, neurons))
+            spreads.append((neurons, raised(np.ldexp(S, 2 * exponent), underflow(len(S)))))
         with proving():
-            centers = [Near(v[0], error[0]) for v, error in trajectory(network, ball.center[None])]
-            return QuadraticRelaxation(network, ball, centers, self.intervals, spreads)
-
-    @staticmethod
-    def _plain_ball(region: Region) -> Ball:
-        if not isinstance(region, Ball) or not region.plain:
-            raise ProofFailed("this bound is about balls of the ℓ2 norm only")
-        return region
+            centers = [Near(v[0], error[0]) for v, error in trajectory(self.network, ball.center[None])]
+            return QuadraticRelaxation(self.network, ball, centers, self.intervals, spreads)
 
 
 def both_sides(outputs: int) -> Array:

@@ -55,7 +55,6 @@ from lipcert.errors import ProofFailed
 from lipcert.kernel.arithmetic import (
     Approx,
     Near,
-    Number,
     congruence,
     dot,
     down,
@@ -71,7 +70,8 @@ from lipcert.kernel.neuron_bounds import kinked, relax, slope_bounds, value_erro
 from lipcert.kernel.step import activate
 from lipcert.model.arrays import Array, Interval, Weight, dense
 from lipcert.model.network import Layer, Network, Neurons
-from lipcert.model.regions import Ball
+from lipcert.model.regions import Ball, Region
+from lipcert.suggest.hints import DualHints, QuadraticHints
 from lipcert.suggest.lines import suggested_lines
 from lipcert.suggest.multipliers import lowest, solved
 
@@ -87,51 +87,8 @@ _LEAST: Final = 1e-280
 """Sizes are at least this, so that their powers of two are positive."""
 
 
-@dataclass(frozen=True, eq=False)
-class RowHints:
-    """What bounds a row of the outputs over a ball; untrusted numbers."""
-
-    row: Array
-
-
-@dataclass(frozen=True, eq=False)
-class DualHints(RowHints):
-    """The semidefinite dual bound: a multiplier per product, as in :class:`DualBound`, and that of the ball."""
-
-    multipliers: Array
-    ball: float
-
-
-@dataclass(frozen=True, eq=False)
-class QuadraticHints(RowHints):
-    """Quadratic relaxation: a parabola at each neuron.
-
-    Attributes
-    ----------
-    slopes, bends : of all neurons of each hidden layer, in order; those of neurons with a single slope are ignored.
-    mu : multiplier of the ball.
-    tops : about the largest eigenvalue of each layer's form, where the squares of each layer are bounded by themselves.
-    multipliers : of the hidden layers but the last, where all squares are bounded together; else None.
-    """
-
-    slopes: tuple[Array, ...]
-    bends: tuple[Array, ...]
-    mu: float
-    tops: tuple[float, ...] = ()
-    multipliers: tuple[Array, ...] | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class Spread:
-    """Δv Δvᵀ ≼ ‖Δx‖²·4**exponent·S for some neurons of a layer."""
-
-    S: Array
-    exponent: int
-    neurons: Array
-
-
 NOWHERE: Final = Near(*np.zeros((2, 0)))
-UNKNOWN: Final = Spread(np.zeros((0, 0)), 0, np.zeros(0, dtype=int))
+UNKNOWN: Final = np.zeros(0, dtype=int), np.zeros((0, 0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,7 +108,8 @@ class KnownLayer:
     """What holds for the neurons of one hidden layer, on their intervals.
 
     Neurons of a single slope are slope·v + offset; the others are ``open``, and in the order of these numbers their
-    slopes are between ``alpha`` and ``beta``. At the middle of the ball v is ``center``.
+    slopes are between ``alpha`` and ``beta``. At the middle of the ball v is ``center``. ``spread`` are some neurons,
+    and an S of theirs with Δv Δvᵀ ≼ ‖Δx‖² S.
     """
 
     layer: Layer
@@ -164,10 +122,12 @@ class KnownLayer:
     alpha: Array
     beta: Array
     center: Near
-    spread: Spread
+    spread: tuple[Array, Array]
 
     @staticmethod
-    def of(layer: Layer, interval: Interval, center: Near = NOWHERE, spread: Spread = UNKNOWN) -> KnownLayer:
+    def of(
+        layer: Layer, interval: Interval, center: Near = NOWHERE, spread: tuple[Array, Array] = UNKNOWN
+    ) -> KnownLayer:
         neurons, (low, high) = layer.neurons, interval
         assert neurons is not None
         if not (np.isfinite(low) & np.isfinite(high) & (low <= high)).all():
@@ -255,11 +215,11 @@ def first_factor(weight: Weight) -> Array:
     return R
 
 
-def radius_of(ball: Ball) -> float:
-    """The radius of a single ball of the ℓ2 norm, which is positive."""
-    if not ball.plain or ball.center.ndim != 1 or not 0.0 < float(ball.radius) < np.inf:
+def plain_ball(region: Region) -> tuple[Ball, float]:
+    """A single ball of the ℓ2 norm, perhaps clipped, and its radius, which is positive."""
+    if not isinstance(region, Ball) or not region.plain or region.center.ndim != 1 or not 0.0 < region.radius < np.inf:
         raise ProofFailed("a row is bounded over single balls of the ℓ2 norm and of positive radius")
-    return float(ball.radius)
+    return region, float(region.radius)
 
 
 class DualBound:
@@ -275,37 +235,49 @@ class DualBound:
     output : v_N, (outputs, size).
     """
 
-    def __init__(self, network: Network, ball: Ball, intervals: Sequence[Interval]) -> None:
+    def __init__(self, network: Network, region: Region, intervals: Sequence[Interval]) -> None:
         self.layers = [KnownLayer.of(layer, ends) for layer, ends in zip(network.layers[:-1], intervals, strict=True)]
         self.first = first_factor(network.layers[0].weight)
         self.inputs = self.first.shape[1]
         self.size = 1 + self.inputs + sum(stage.open.size for stage in self.layers)
-        v, at = self._preactivations(network.layers[0], ball), 1 + self.inputs
-        left, right, free = list[Near](), list[Near](), list[Array]()
+        self.one = np.eye(1, self.size)
+        v, at = self._preactivations(network.layers[0], region), 1 + self.inputs
+        factors = [(Near(*np.zeros((2, 0, self.size))),) * 2]
         for stage, layer in zip(self.layers, network.layers[1:], strict=True):
             if not stage.bent.all():
                 raise ProofFailed("the dual bound is about neurons that are straight on both sides of 0")
-            z, some = _affine(v, stage.slope, stage.offset), stage.open
+            z, some = v * stage.slope[:, None] + self._constants(stage.offset), stage.open
             z.value[some], z.error[some] = 0.0, 0.0
             # a power of two above the size of z
             z.value[some, at + np.arange(some.size)] = np.ldexp(1.0, np.frexp(np.maximum(stage.size[some], _LEAST))[1])
-            for (one, two), zero in zip(_kink(stage, v[some], z[some]), (False, False, True), strict=True):
-                left, right, free = [*left, one], [*right, two], [*free, np.full(some.size, zero)]
-            v, at = _through(layer, z), at + some.size
-        self.output, self.left, self.right = v, self._stacked(left), self._stacked(right)
-        self.free = np.concatenate([np.zeros(0, dtype=bool), *free])
+            factors += self._kink(stage, v[some], z[some])
+            v, at = z.T.through(layer.weight).T + self._constants(Near.weights(layer.bias)), at + some.size
+        self.output = v
+        columns = (zip(*((one.value, one.error) for one in parts), strict=True) for parts in zip(*factors, strict=True))
+        self.left, self.right = (Near(*map(np.concatenate, parts)) for parts in columns)
+        self.free = np.concatenate([np.full(len(one.value), k % 3 == 0) for k, (one, _) in enumerate(factors)])
 
-    def _preactivations(self, layer: Layer, ball: Ball) -> Near:
+    def _constants(self, numbers: Near | Array) -> Near:
+        """Functions that are constant; y begins with 1."""
+        return Near.of(numbers)[:, None] * self.one
+
+    def _preactivations(self, layer: Layer, region: Region) -> Near:
         """Those of the first layer, W·centre + bias + radius·R u."""
-        rows = Near(*np.zeros((2, layer.size, self.size)))
-        moved = Near.weights(self.first) * radius_of(ball)
-        rows.value[:, 1 : 1 + self.inputs], rows.error[:, 1 : 1 + self.inputs] = moved.value, moved.error
-        return _plus(rows, Near.of(ball.center).through(layer.weight) + Near.weights(layer.bias))
+        ball, radius = plain_ball(region)
+        moved = (Near.weights(self.first) * radius) @ np.eye(self.inputs, self.size, 1)
+        return moved + self._constants(Near.of(ball.center).through(layer.weight) + Near.weights(layer.bias))
 
-    def _stacked(self, parts: Sequence[Near]) -> Near:
-        """All rows, one part below the other."""
-        empty = np.zeros((0, self.size))
-        return Near(*(np.concatenate([empty, *(getattr(one, name) for one in parts)]) for name in ("value", "error")))
+    def _kink(self, stage: KnownLayer, v: Near, z: Near) -> list[tuple[Near, Near]]:
+        """Factors of products that are ≥ 0, ≥ 0 and = 0 for open neurons that are straight on both sides of 0.
+
+        With p = z - a·v and m = b·v - z: p = 0 or m = 0, 0 ≤ p ≤ (b - a)·high, (b - a)·low ≤ m ≤ 0.
+        """
+        a, b, at = stage.alpha, stage.beta, stage.open
+        top, bottom = up(up(b - a) * stage.high[at]), down(up(b - a) * stage.low[at])
+        # a search is steadier where neither end is all too close
+        top, bottom = np.maximum(top, -_CLOSE * bottom), np.minimum(bottom, -_CLOSE * top)
+        p, m = z - a[:, None] * v, b[:, None] * v - z
+        return [(p, self._constants(top) - p), (m, self._constants(bottom) - m), (p, m)]
 
     def objective(self, row: Array) -> Near:
         """C with row·v_N = c·y, (1, size)."""
@@ -317,49 +289,19 @@ class DualBound:
         if np.shape(hints.multipliers) != self.free.shape:
             raise ProofFailed("the multipliers are not those of the products")
         weights = np.where(self.free, hints.multipliers, np.maximum(hints.multipliers, 0.0))
-        squares, unit = np.zeros(self.size), np.eye(self.size)
+        squares = np.zeros(self.size)
         squares[0] = max(float(hints.ball), 0.0)
         squares[1 : 1 + self.inputs] = -squares[0]
         objective = self.objective(np.asarray(hints.row, dtype=float))
-        G = (self.left.T * weights) @ self.right + unit[:, :1] * objective + unit * squares
+        G = (self.left.T * weights) @ self.right + self.one.T * objective + np.diag(squares)
         G = 0.5 * (G + G.T)  # yᵀGy = -yᵀM y
         if not np.isfinite(G.value).all():
             raise ProofFailed("the multipliers are too large")
         t = lowest(-G.value)
-        G = G - t * (unit[:, :1] * unit[:1])
+        G = G - t * (self.one.T * self.one)
         sigma = np.maximum(largest_eigenvalue_above(G.value), 0.0)
         length = 1.0 + self.size - self.inputs  # at least ‖y‖²
         return float((t + Near.of(sigma) * length + Near.of(G.error.ravel()).sum()).above)
-
-
-def _plus(f: Near, constant: Number) -> Near:
-    """F + constant; y begins with 1."""
-    first, value, error = f[:, 0] + constant, np.array(f.value), np.array(np.broadcast_to(f.error, f.shape))
-    value[:, 0], error[:, 0] = first.value, first.error
-    return Near(value, error)
-
-
-def _affine(f: Near, a: Array, constant: Number) -> Near:
-    """a·f + constant, function by function."""
-    return _plus(f * a[:, None], constant)
-
-
-def _through(layer: Layer, z: Near) -> Near:
-    """W z + b."""
-    return _plus(z.T.through(layer.weight).T, Near.weights(layer.bias))
-
-
-def _kink(stage: KnownLayer, v: Near, z: Near) -> tuple[tuple[Near, Near], ...]:
-    """Factors of products that are ≥ 0, ≥ 0 and = 0 for open neurons that are straight on both sides of 0.
-
-    With p = z - a·v and m = b·v - z: p = 0 or m = 0, 0 ≤ p ≤ (b - a)·high, (b - a)·low ≤ m ≤ 0.
-    """
-    a, b, at = stage.alpha, stage.beta, stage.open
-    top, bottom = up(up(b - a) * stage.high[at]), down(up(b - a) * stage.low[at])
-    # a search is steadier where neither end is all too close
-    top, bottom = np.maximum(top, -_CLOSE * bottom), np.minimum(bottom, -_CLOSE * top)
-    p, m = z - a[:, None] * v, b[:, None] * v - z
-    return (p, _plus(-p, top)), (m, _plus(-m, bottom)), (p, m)
 
 
 class QuadraticRelaxation:
@@ -373,15 +315,15 @@ class QuadraticRelaxation:
     def __init__(
         self,
         network: Network,
-        ball: Ball,
+        region: Region,
         centers: Sequence[Near],
         intervals: Sequence[Interval],
-        spreads: Sequence[Spread],
+        spreads: Sequence[tuple[Array, Array]],
     ) -> None:
-        self.network, self.ball, self.radius = network, ball, radius_of(ball)
-        hidden = network.layers[:-1]
-        self.stages = [KnownLayer.of(*one) for one in zip(hidden, intervals, centers, spreads, strict=True)]
-        self._sizes = [up(np.abs(ball.center) + self.radius), *(stage.size for stage in self.stages)]
+        self.network, (self.ball, self.radius) = network, plain_ball(region)
+        known = zip(network.layers[:-1], intervals, centers, spreads, strict=True)
+        self.stages = [KnownLayer.of(*one) for one in known]
+        self._sizes = [up(np.abs(self.ball.center) + self.radius), *(stage.size for stage in self.stages)]
 
     @cached_property
     def first(self) -> Array:
@@ -478,17 +420,15 @@ def _heights(stage: KnownLayer, row: Array, g: Array, bend: Array) -> Array:
     return np.asarray((best + shift).above.max(axis=0))
 
 
-def _most(known: Spread, bend: Array, top: float) -> float:
+def _most(spread: tuple[Array, Array], bend: Array, top: float) -> float:
     """At least λmax(B^½ S B^½) and 0, B the positive bends; ``top`` is a guess of it."""
-    some = np.flatnonzero(bend > 0.0)
+    (neurons, S), some, place = spread, np.flatnonzero(bend > 0.0), np.full(len(bend), -1)
     if not some.size:
         return 0.0
-    place = np.full(len(bend), -1)
-    place[known.neurons] = np.arange(len(known.neurons))
-    if (place[some] < 0).any():
+    place[neurons] = np.arange(len(neurons))
+    place = place[some]
+    if (place < 0).any():
         raise ProofFailed("the hints bend neurons whose ellipsoid is not known")
     root = up(np.sqrt(bend[some]))  # more bend is more
-    A = Approx(known.S[np.ix_(place[some], place[some])]).scaled(root, root).above()
-    guess = np.ldexp(top, -2 * known.exponent) if np.isfinite(top) else None
-    most = np.maximum(largest_eigenvalue_above(A, guess), 0.0)
-    return float(up(np.ldexp(most, 2 * known.exponent)))
+    A = Approx(S[np.ix_(place, place)]).scaled(root, root).above()
+    return float(np.maximum(largest_eigenvalue_above(A, np.asarray(top) if np.isfinite(top) else None), 0.0))

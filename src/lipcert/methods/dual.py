@@ -21,10 +21,11 @@ from scipy import linalg
 
 from lipcert.errors import ProofFailed
 from lipcert.kernel.outputs import OutputBounds
-from lipcert.kernel.quadratic_form import DualBound, DualHints
+from lipcert.kernel.quadratic_form import DualBound
 from lipcert.model.arrays import Array, dense
 from lipcert.model.regions import Ball
 from lipcert.runtime.clock import clock
+from lipcert.suggest.hints import DualHints
 
 _STEPS: Final = 60
 """Most Newton steps of one search."""

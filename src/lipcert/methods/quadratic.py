@@ -21,11 +21,12 @@ from scipy.sparse import linalg as iterative
 
 from lipcert.kernel.domain import split_by_box
 from lipcert.kernel.outputs import OutputBounds
-from lipcert.kernel.quadratic_form import KnownLayer, QuadraticHints, QuadraticRelaxation
+from lipcert.kernel.quadratic_form import KnownLayer, QuadraticRelaxation
 from lipcert.model.activations import STRAIGHT
 from lipcert.model.arrays import Array, Weight, times
 from lipcert.model.network import Network
 from lipcert.runtime.clock import clock
+from lipcert.suggest.hints import QuadraticHints
 from lipcert.suggest.multipliers import solved
 
 _TRIALS = 120
@@ -129,12 +130,12 @@ class _Layer:
     @staticmethod
     def of(stage: KnownLayer, radius: float) -> _Layer | None:
         """None where the ellipsoid of an open neuron is not known."""
-        at, known = stage.open, stage.spread
+        at, (neurons, S) = stage.open, stage.spread
         place = np.full(stage.low.size, -1)
-        place[known.neurons] = np.arange(len(known.neurons))
+        place[neurons] = np.arange(len(neurons))
         if (place[at] < 0).any():
             return None
-        S = np.ldexp(known.S[np.ix_(place[at], place[at])], 2 * known.exponent)
+        S = S[np.ix_(place[at], place[at])]
         farthest = np.maximum(radius * np.sqrt(np.maximum(np.diagonal(S), 0.0)), 1e-200)
         return _Layer(stage, stage.layer.weight[at], S, farthest)
 

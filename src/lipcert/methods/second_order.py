@@ -16,7 +16,7 @@ from scipy import linalg, sparse
 
 from lipcert.kernel.domain import split_by_box
 from lipcert.kernel.outputs import OutputBounds
-from lipcert.kernel.quadratic_form import KnownLayer, QuadraticHints, QuadraticRelaxation
+from lipcert.kernel.quadratic_form import KnownLayer, QuadraticRelaxation
 from lipcert.methods.greedy import closed_form, top
 from lipcert.methods.joint import descend
 from lipcert.methods.method import Stage, symmetric
@@ -24,6 +24,7 @@ from lipcert.methods.quadratic import Parabolas, full
 from lipcert.model.arrays import Array, dense, times
 from lipcert.model.network import Network
 from lipcert.runtime.clock import clock
+from lipcert.suggest.hints import QuadraticHints
 
 _LARGEST: Final = 1e8
 """Most cubes of the widths, summed: the cost of a trial is proportional to that."""

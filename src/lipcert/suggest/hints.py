@@ -72,6 +72,40 @@ class Hints:
 
 
 @dataclass(frozen=True, eq=False)
+class RowHints:
+    """What bounds a row of the outputs over a ball; untrusted numbers."""
+
+    row: Array
+
+
+@dataclass(frozen=True, eq=False)
+class DualHints(RowHints):
+    """The semidefinite dual bound: a multiplier per product of the kernel's ``DualBound``, and that of the ball."""
+
+    multipliers: Array
+    ball: float
+
+
+@dataclass(frozen=True, eq=False)
+class QuadraticHints(RowHints):
+    """Quadratic relaxation: a parabola at each neuron.
+
+    Attributes
+    ----------
+    slopes, bends : of all neurons of each hidden layer, in order; those of neurons with a single slope are ignored.
+    mu : multiplier of the ball.
+    tops : about the largest eigenvalue of each layer's form, where the squares of each layer are bounded by themselves.
+    multipliers : of the hidden layers but the last, where all squares are bounded together; else None.
+    """
+
+    slopes: tuple[Array, ...]
+    bends: tuple[Array, ...]
+    mu: float
+    tops: tuple[float, ...] = ()
+    multipliers: tuple[Array, ...] | None = None
+
+
+@dataclass(frozen=True, eq=False)
 class Curved:
     """What is needed to repeat a bound to second order; see :mod:`lipcert.kernel.second_order_jacobian`.
 
