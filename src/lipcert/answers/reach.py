@@ -13,7 +13,7 @@ from lipcert.answers.saved import ROOM, Saved
 from lipcert.errors import ProofFailed
 from lipcert.kernel.arithmetic import Approx, down, largest_eigenvalue_above, raised, up
 from lipcert.kernel.facts import EllipsoidFact, Fact
-from lipcert.kernel.outputs import OutputBounds, both_sides, boxed, over_pieces
+from lipcert.kernel.outputs import OutputBounds, over_pieces
 from lipcert.kernel.sweep import proving
 from lipcert.model.arrays import Array, Interval
 from lipcert.model.network import Network
@@ -84,9 +84,7 @@ class Reach(Saved):
 def reach_set(proofs: Sequence[OutputBounds], pieces: Pieces | None = None, room: bool = True) -> Reach:
     """The reach set from all that is proved of the outputs. Without ``room``, as a claim is compared with."""
     first, outputs = proofs[0], proofs[0].network.outputs
-    both, sides = both_sides(outputs), [boxed(proofs)]
-    for one in proofs:
-        sides += [one.sides(), one.rows(both)]
+    sides = [one.box() for one in proofs]
     sides += [] if pieces is None else [over_pieces(proofs[pieces[0]], pieces[1])]
     limits = reduce(np.fmin, (fact.limits for fact in sides if len(fact.limits)))
     below, above = -limits[:, outputs:], limits[:, :outputs]

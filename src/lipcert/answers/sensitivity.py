@@ -13,7 +13,7 @@ from lipcert.answers.saved import ROOM, Saved
 from lipcert.errors import ProofFailed
 from lipcert.kernel.arithmetic import norm_above
 from lipcert.kernel.facts import Fact, PairsFact
-from lipcert.kernel.outputs import Group, OutputBounds, derivatives_fact, entries_fact, pair_bound
+from lipcert.kernel.outputs import Group, OutputBounds, derivatives, derivatives_by_pieces, entries_fact, pair_bound
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 from lipcert.model.regions import Region
@@ -71,8 +71,9 @@ def pair_facts(
     all_pairs: bool = True,
 ) -> list[PairsFact]:
     """What all that is proved says of groups; ``pairs`` are hints for single ones. ``all_pairs`` takes longest."""
-    base, cuts = (0, None) if pieces is None else pieces
-    facts = [derivatives_fact(proofs, proofs[base], cuts)]
+    facts = [derivatives(one) for one in proofs]
+    if pieces is not None:
+        facts.append(derivatives_by_pieces(proofs[pieces[0]], pieces[1]))
     for one in proofs if all_pairs else ():
         with suppress(ProofFailed, np.linalg.LinAlgError):  # then the others count
             facts.append(entries_fact(one))

@@ -17,7 +17,7 @@ from lipcert.errors import ProofFailed
 from lipcert.kernel.arithmetic import Approx, Near, congruence, inflate, norm_above, raised, underflow, up
 from lipcert.kernel.checker import rules_of
 from lipcert.kernel.cover import Cover, prove_leaves, prove_tree
-from lipcert.kernel.domain import Domain, check_region, corners, radius_above, same_region
+from lipcert.kernel.domain import Domain, check_region, corners, radius_above
 from lipcert.kernel.enclosures import BackSubstitution, held, jacobian, trajectory, values
 from lipcert.kernel.facts import EllipsoidFact, Fact, LipschitzFact, PairsFact, Part, RowsFact, SlopesFact
 from lipcert.kernel.jacobian import entries
@@ -103,7 +103,7 @@ class OutputBounds:
     def measured(self, bounds: Array) -> Array:
         """Bounds by ℓ2 norms, as bounds by the norm of the ball: ‖z‖₂ ≤ (largest ‖z‖₂ of its unit ball)·‖z‖."""
         ball = self.region
-        if self._in_plain_norm or not isinstance(ball, Ball):
+        if not isinstance(ball, Ball) or ball.plain:
             return bounds
         unit = norm_above(ball.units) if isinstance(ball.norm, LInf) else ball.units.max()
         return inflate(bounds * unit, 2)
@@ -117,38 +117,31 @@ class OutputBounds:
         """The bound."""
         return self.made(LipschitzFact, (), Part((0, self.network.depth)), self.bound)
 
-    @property
-    def _in_plain_norm(self) -> bool:
-        return not isinstance(self.region, Ball) or self.region.plain
-
     def slopes(self, rows: Array) -> SlopesFact:
         """How fast combinations of the outputs change."""
-        rules = () if self._in_plain_norm else ("norms",)
+        rules = ["norms"] if isinstance(self.region, Ball) and not self.region.plain else []
         return self.made(SlopesFact, rules, rows, self.measured(self.lipschitz(rows)))
 
     def leads(self, label: int) -> RowsFact:
         """At most f_j - f_label at the centre, for the other classes j."""
+        point = Ball.of(self.region.center, np.zeros(()), None, PLAIN.input)
         rows, limits = -pairs(self.network.outputs, label), -margins_of(self.output, label)[1]
-        return RowsFact(
-            self.network.digest,
-            Ball.of(self.region.center, np.zeros(()), None, PLAIN.input),
-            frozenset(),
-            rows,
-            limits[None],
-        )
+        return RowsFact(self.network.digest, point, frozenset(), rows, limits[None])
 
     def rows(self, rows: Array) -> RowsFact:
         """How large combinations of the outputs get, by linear relaxation."""
         return self.made(RowsFact, ["back-substitution"], rows, self.above(rows)[None])
 
-    def sides(self) -> RowsFact:
-        """How large outputs and their negatives get: centre ± δ·axes."""
-        with np.errstate(all="ignore"):
+    def box(self) -> RowsFact:
+        """How large outputs and their negatives get: linear relaxation, interval arithmetic, and centre ± δ·axes."""
+        both, (lower, upper) = both_sides(self.network.outputs), corners(self.region)
+        with proving():
             axes = self.lipschitz(np.eye(self.network.outputs))
-            reach = inflate(radius_above(self.region) * axes + self.output.error, 2)
-            found = Near(self.output.value, reach)
-            limits = np.concatenate([found.above, -found.below])
-        return self.made(RowsFact, (), both_sides(self.network.outputs), limits[None])
+            near = Near(self.output.value, inflate(radius_above(self.region) * axes + self.output.error, 2))
+            known = [(low[None], high[None]) for low, high in self.intervals]
+            (low,), (high,) = values(self.network, (lower[None], upper[None]), known)[-1]
+            sides = [np.concatenate([high, -low]), np.concatenate([near.above, -near.below]), self.above(both)]
+        return self.made(RowsFact, ["back-substitution"], both, np.fmin.reduce(sides)[None])
 
     def shape(self) -> EllipsoidFact:
         """Y - value = (y - f(c)) + (f(c) - value): the first is in δ²Ŝ, the second in the box of the error."""
@@ -208,37 +201,32 @@ def margins_of(output: Near, label: int) -> tuple[Array, Array]:
     return rivals, np.fmax((output[label] - output[rivals]).below, -np.inf)  # an overflow gives NaN, which says nothing
 
 
-def boxed(proofs: Sequence[OutputBounds]) -> RowsFact:
-    """How large outputs and their negatives get by interval arithmetic, on all intervals together."""
-    network, (lower, upper) = proofs[0].network, corners(proofs[0].region)
-    with proving():
-        low, high = values(network, (lower[None], upper[None]), intersected(proofs))[-1]
-    rules = frozenset[str]().union(*(one.rules for one in proofs))
-    return proofs[0].made(RowsFact, rules, both_sides(network.outputs), np.concatenate([high, -low], axis=-1))
-
-
 def over_pieces(base: OutputBounds, pieces: Cover | Tree) -> RowsFact:
     """How large outputs and their negatives get over pieces of the region."""
     leaves = _leaves(OutputRows, base, pieces)
     return base.made(RowsFact, base.rules_by_pieces, both_sides(base.network.outputs), leaves)
 
 
-def derivatives_fact(proofs: Sequence[OutputBounds], base: OutputBounds, pieces: Cover | Tree | None) -> PairsFact:
-    """How large each entry of the Jacobian gets, by its interval, and over pieces of the region if there are any."""
-    network, rules = proofs[0].network, frozenset[str]().union(*(one.rules for one in proofs))
+def derivatives_by_pieces(base: OutputBounds, pieces: Cover | Tree) -> PairsFact:
+    """How large each entry of the Jacobian gets over pieces of the region."""
     with proving():
-        least = jacobian(network, _slopes(network, intersected(proofs))).size[0]
-        if pieces is not None:
-            leaves = _leaves(JacobianEntries, base, pieces)
-            least = np.fmin(least, leaves.max(axis=0, initial=0.0).reshape(least.shape))
-            rules |= base.rules_by_pieces
-    return proofs[0].made(PairsFact, rules, *_coordinates(least), least)
+        least = _leaves(JacobianEntries, base, pieces).max(axis=0, initial=0.0)
+    least = least.reshape(base.network.outputs, base.network.inputs)
+    return base.made(PairsFact, base.rules_by_pieces, *_coordinates(least), least)
+
+
+def derivatives(one: OutputBounds) -> PairsFact:
+    """How large each entry of the Jacobian gets, by its interval."""
+    with proving():
+        ends = [(alpha[None], beta[None]) for alpha, beta in _slopes(one)]
+        (least,) = jacobian(one.network, ends).size
+    return one.made(PairsFact, (), *_coordinates(least), least)
 
 
 def entries_fact(one: OutputBounds) -> PairsFact:
-    """How large each entry of the Jacobian gets, by ellipsoids of its columns or rows."""
+    """The same by ellipsoids of its columns or rows."""
     with proving():
-        limits = entries(one.network, _slopes(one.network, one.intervals))
+        limits = entries(one.network, _slopes(one))
     return one.made(PairsFact, (), *_coordinates(limits), limits)
 
 
@@ -251,7 +239,7 @@ def pair_bound(base: OutputBounds, outputs: Group, inputs: Group, sweeps: Sequen
     """The same for one pair by hints of its own, the intervals being those of the whole network."""
     if any(hints.enclosures for hints in sweeps) or not sweeps:
         raise ProofFailed("the hints of a pair must be multipliers only: the region is one of all inputs")
-    piece, known = base.network.select(inputs, outputs), intersected([base])
+    piece, known = base.network.select(inputs, outputs), [(low[None], high[None]) for low, high in base.intervals]
     with proving():
         bounds = [Sweep(piece, None, StoredGuide(hints, piece, False), known).run().bounds for hints in sweeps]
     return base.made(PairsFact, (), (outputs,), (inputs,), np.fmin.reduce(bounds)[None])
@@ -264,21 +252,8 @@ def _leaves(kind: type[Bounding], base: OutputBounds, pieces: Cover | Tree) -> A
     return prove_leaves(kind(base.network, base.region, base.sweeps), pieces)  # type: ignore[call-arg]
 
 
-def intersected(proofs: Sequence[OutputBounds]) -> list[Interval]:
-    """Where the pre-activations of each hidden layer lie by all of the proofs, (1, neurons)."""
-    first = proofs[0]
-    for one in proofs[1:]:
-        if one.network.digest != first.network.digest or not same_region(one.region, first.region):
-            raise ProofFailed("what was proved is about different networks or regions")
-    layers = zip(*(one.intervals for one in proofs), strict=True)
-    return [
-        (np.max([low for low, _ in ends], axis=0)[None], np.min([high for _, high in ends], axis=0)[None])
-        for ends in layers
-    ]
-
-
-def _slopes(network: Network, intervals: Sequence[Interval]) -> list[Interval]:
-    hidden = zip(network.layers[:-1], intervals, strict=True)
+def _slopes(one: OutputBounds) -> list[Interval]:
+    hidden = zip(one.network.layers[:-1], one.intervals, strict=True)
     return [slope_bounds(layer.neurons, *interval) for layer, interval in hidden if layer.neurons is not None]
 
 
@@ -297,7 +272,7 @@ def outputs_asked(network: Network, regions: Sequence[Region], guide: Guide) -> 
 
     def ask(domain: Domain | None, some: Sequence[Region]) -> list[OutputBounds]:
         run, known = Sweep(network, domain, guide).run(), [outputs[numbers[id(region)]] for region in some]
-        return [_finite(_swept(network, region, known[n], run, n)) for n, region in enumerate(some)]
+        return [_swept(network, region, known[n], run, n) for n, region in enumerate(some)]
 
     return stacked(network, regions, ask)
 
@@ -328,24 +303,19 @@ def outputs_hinted(
         elif tree is not None:
             ceiling = prove_tree(network, region, tree, sweeps)
         (value,) = _values(network, [region])
-        found = _swept(network, region, value, sweep)
-        bound = float(np.minimum(found.bound, ceiling))  # NaN stays NaN
-        return _finite(
-            replace(found, bound=bound, _earlier=tuple(traces), _told=tuple(one.bare for one in sweeps), tree=tree)
-        )
+        found = _swept(network, region, value, sweep, ceiling=ceiling)
+        return replace(found, _earlier=tuple(traces), _told=tuple(one.bare for one in sweeps), tree=tree)
 
 
-def _swept(network: Network, region: Region, output: Near, sweep: Sweep, which: int = 0) -> OutputBounds:
+def _swept(
+    network: Network, region: Region, output: Near, sweep: Sweep, which: int = 0, ceiling: float = np.inf
+) -> OutputBounds:
     if sweep.start is not None:  # then ellipsoids are relative to ‖Δz_0/h‖, not to ‖Δz_0‖
         raise ProofFailed("ellipsoids of outputs begin with a unit ball, the hints begin with other axes")
-    bound, ellipsoid = float(sweep.bounds[which]), (sweep.S[which], int(sweep.exponent[which]))
-    return OutputBounds(network, region, bound, output, ellipsoid, sweep, which)
-
-
-def _finite(found: OutputBounds) -> OutputBounds:
-    if not np.isfinite(found.bound):
+    bound = float(np.minimum(sweep.bounds[which], ceiling))  # NaN stays NaN
+    if not np.isfinite(bound):
         raise ProofFailed("no finite bound was found; try a smaller region or another method")
-    return found
+    return OutputBounds(network, region, bound, output, (sweep.S[which], int(sweep.exponent[which])), sweep, which)
 
 
 def _values(network: Network, regions: Sequence[Region]) -> list[Near]:
