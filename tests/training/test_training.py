@@ -14,6 +14,7 @@ from torch import nn
 
 import lipcert as lc
 from lipcert.training import Certification, bound, certified_margin_loss, growing, local_bound
+from lipcert.training.layers import layers_of
 
 
 class Residual(nn.Module):
@@ -76,15 +77,20 @@ def test_the_bound_is_that_of_certify(name: str, relaxation: bool) -> None:
     assert module.training
 
 
-@pytest.mark.parametrize("relaxation", [False, True])
+@pytest.mark.parametrize("kind", ["exact", "relaxation", "margins", "quick"])
 @pytest.mark.parametrize("name", MODULES)
-def test_gradients_are_those_of_finite_differences(
-    name: str, relaxation: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_gradients_are_those_of_finite_differences(name: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the multipliers and the lines held as they are; and near them when they are chosen anew."""
     module, x = made(name)
     module.eval()
-    kept: dict[str, list[object]] = {"closed_form": [], "suggested_lines": [], "relax": []}
+    kept: dict[str, list[object]] = {"closed_form": [], "suggested_lines": [], "relax": [], "directions": []}
+
+    def value() -> torch.Tensor:
+        if kind in ("exact", "relaxation"):
+            return local_bound(module, x, 0.1, relaxation=kind == "relaxation").sum()
+        radii = torch.full((len(x),), 0.1, dtype=x.dtype)
+        found = bound.Bounds(layers_of(module, x), x, radii, relaxation=False, exact=kind == "margins")
+        return found.pairwise(torch.zeros(len(x), dtype=torch.long)).sum()
 
     def noting(which: str) -> None:
         real = getattr(bound, which)
@@ -98,9 +104,7 @@ def test_gradients_are_those_of_finite_differences(
     for which in kept:
         noting(which)
     parameters = list(module.parameters())
-    gradients = torch.autograd.grad(
-        local_bound(module, x, 0.1, relaxation=relaxation).sum(), parameters, allow_unused=True
-    )
+    gradients = torch.autograd.grad(value(), parameters, allow_unused=True)
     slopes = [torch.zeros_like(p) if g is None else g for p, g in zip(parameters, gradients, strict=True)]
     size = torch.sqrt(sum((g * g).sum() for g in slopes))  # type: ignore[arg-type]
 
@@ -112,7 +116,7 @@ def test_gradients_are_those_of_finite_differences(
                     patch.setattr(bound, which, partial(_next, iter(list(values))))
                 for parameter, way in zip(parameters, direction, strict=True):
                     parameter.add_(way, alpha=step)
-                ends.append(float(local_bound(module, x, 0.1, relaxation=relaxation).sum()))
+                ends.append(float(value()))
                 for parameter, way in zip(parameters, direction, strict=True):
                     parameter.sub_(way, alpha=step)
         return (ends[0] - ends[1]) / 2e-6
@@ -141,21 +145,28 @@ def test_batches_are_single_points() -> None:
 
 
 @pytest.mark.parametrize("exact", [False, True])
-def test_margins_bound_differences_of_outputs(exact: bool) -> None:
-    module, x = made("smooth", 4)
-    labels = torch.tensor([0, 1, 2, 0])
-    found = local_bound(module, x, 0.5, margins=labels, exact=exact)
+@pytest.mark.parametrize("name", MODULES)
+def test_margins_bound_differences_of_outputs(name: str, exact: bool) -> None:
+    module, x = made(name, 4)
+    module.eval()
+    labels, radii = torch.tensor([0, 1, 1, 0]), torch.full((4,), 0.5, dtype=torch.float64)
+    found = bound.Bounds(layers_of(module, x), x, radii, relaxation=False, exact=exact).pairwise(labels)
     for k in range(4):
-        to = x[k] + 0.5 * torch.nn.functional.normalize(torch.randn(300, 6, dtype=torch.float64), dim=1)
-        f = module(torch.cat([x[k : k + 1], to]))
+        ways = torch.nn.functional.normalize(torch.randn(300, x[k].numel(), dtype=torch.float64), dim=1)
+        f = module(torch.cat([x[k : k + 1], x[k] + 0.5 * ways.reshape(-1, *x.shape[1:])]))
         gap = f[:, labels[k]][:, None] - f
         rise = (gap[1:] - gap[0]).abs() / 0.5
         assert (rise.max(dim=0).values <= found[k] + 1e-12).all()
         assert found[k, labels[k]] == 0.0
-    predicted = module(x).argmax(dim=1)
-    torch.testing.assert_close(
-        local_bound(module, x, 0.5, margins=True), local_bound(module, x, 0.5, margins=predicted)
-    )
+    if exact:
+        torch.testing.assert_close(local_bound(module, x, 0.5, margins=labels, relaxation=False), found)
+        for j in range(1, found.shape[1]):
+            row = nn.Linear(found.shape[1], 1, dtype=torch.float64)
+            row.weight.data = (torch.eye(found.shape[1])[:1] - torch.eye(found.shape[1])[j]).double()
+            network = lc.load(nn.Sequential(module, row).eval(), input_shape=tuple(x.shape[1:]))
+            ball, only = lc.Ball(x[0].numpy().ravel(), 0.5), [lc.Lipschitz()]
+            proved = lc.certify(network, ball, lc.ClosedForm(), enclosures=only).bound
+            assert found[0, j].item() == pytest.approx(proved, rel=1e-6)
 
 
 def test_weights_are_live() -> None:

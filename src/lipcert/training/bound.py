@@ -15,6 +15,12 @@ which is largest at q = xD_m S D_r (T - D_r S D_r)⁻¹.
 By the envelope theorem q, the multipliers T and the direction a of λmax are constants for gradients, exactly for q and
 a. Any T that is large enough is valid; were it the best one, the theorem would hold for it too.
 
+Losses take a quicker bound without inverses: with T = s + τ, s = λmax(D_r S D_r), the inverse is at most 1/τ, so
+
+    xPxᵀ ≤ xD_m S D_m xᵀ + ‖xD_m S D_r‖²/τ + (s + τ)‖x‖² on the neurons with r > 0,
+
+for each x with the τ that is best for it. That is a few products with matrices which all balls share.
+
 All is plain floating point, nothing is proved here: certify what was trained.
 """
 
@@ -31,42 +37,35 @@ from lipcert.model.activations import STRAIGHT
 from lipcert.suggest.lines import suggested_lines
 from lipcert.training.layers import Layers, layers_of
 
-_POWERS = 4
-"""Steps of the power method, for multipliers that need not be the best."""
+_POWERS = 5
+"""Steps of the power method."""
 _ABOVE = 1.05
 """What the power method may have missed."""
+_ROWS = 16
+"""Forms that are computed at once, so that they stay in the cache."""
 _SAME = 1e-6
 """A line touches φ at an end of an interval if it is so near there, relatively."""
-_TRIES = 60
-"""Doublings of a multiplier until it is feasible."""
 
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """What one layer of activations does to quadratic forms, for each ball.
+    """What one layer of activations, and the weight behind it, do to quadratic forms, for each ball.
 
     Attributes
     ----------
-    m, r : middles and radii of slopes, (batch, n), with gradients.
-    t : multipliers, (batch,), of the neurons with r > 0.
-    L, X : the Cholesky factor of t - D_r S D_r on the open neurons, and L⁻¹ D_r S D_m; none where no slope is open.
-    active : the open neurons, (batch, a), and others where a ball has fewer.
+    weight : (next, n), with gradients.
+    m, r : middles and radii of slopes, (batch, 1, n), with gradients.
+    s : λmax(D_r S D_r), (batch, 1, 1); with gradients if ``spectrum`` is None.
+    t : the multiplier of the open neurons, or τ.
+    spectrum : eigenvalues (batch, 1, n) and eigenvectors of D_r S D_r; None if (t - D_r S D_r)⁻¹ is bounded by 1/τ.
     """
 
+    weight: torch.Tensor
     m: torch.Tensor
     r: torch.Tensor
+    s: torch.Tensor
     t: torch.Tensor
-    L: torch.Tensor
-    X: torch.Tensor
-    active: torch.Tensor
-
-    def back(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """For rows x (batch, k, n): rows y with xPxᵀ = y S yᵀ + rest, and the rest, (batch, k)."""
-        with torch.no_grad():
-            inner = torch.linalg.solve_triangular(self.L.mT, self.X @ x.mT, upper=True).mT
-            q = torch.zeros_like(x).scatter(2, self.active[:, None, :].expand(-1, x.shape[1], -1), inner)
-        T = torch.where(self.r > 0, self.t[:, None], 0.0 * self.r).detach()[:, None, :]
-        return x * self.m[:, None, :] + q * self.r[:, None, :], (T * (x * x - q * q)).sum(dim=2)
+    spectrum: tuple[torch.Tensor, torch.Tensor] | None = None
 
 
 class Bounds:
@@ -75,7 +74,8 @@ class Bounds:
     Attributes
     ----------
     outputs : f(x), (batch, outputs).
-    S : the ellipsoid of the outputs over each ball, (batch, outputs, outputs), without gradients.
+    exact : whether inverses and largest eigenvalues are computed, or inverses bounded and eigenvalues estimated.
+    S : if exact, the ellipsoids of all layers, (batch, neurons, neurons), without gradients.
     """
 
     def __init__(self, layers: Layers, x: torch.Tensor, radius: torch.Tensor, *, relaxation: bool, exact: bool) -> None:
@@ -84,44 +84,62 @@ class Bounds:
         self.first = self.weights[0] @ self.weights[0].T
         self.relaxation = BackSubstitution(self, x) if relaxation else None
         self.steps: list[Step] = []
-        z, S = x.flatten(1), self.first.detach().expand(len(x), -1, -1)
+        self.S = [self.first.detach().expand(len(x), -1, -1)]
+        z = x.flatten(1)
         for index in range(len(self.weights)):
             v = layers.affine(index, z)
             if index < len(self.neurons):
-                low, high = self._interval(index, v, S)
+                low, high = self._interval(index, v)
                 alpha, beta = self._slopes(index, low, high)
                 if self.relaxation is not None:
                     self.relaxation.settle(index, low, high, alpha, beta)
-                S = self._step(S, alpha, beta, self.weights[index + 1].detach())
+                m, r = (0.5 * part[:, None, :] for part in (beta + alpha, beta - alpha))
+                self.steps.append((self._exact if exact else self._quick)(index, self.weights[index + 1], m, r))
                 z = layers.activate(index, v)
-        self.outputs, self.S = v, S
+        self.outputs = v
 
-    def forms(self, index: int, rows: torch.Tensor) -> torch.Tensor:
-        """The quadratic forms a S aᵀ of rows (batch, k, neurons) of a layer, (batch, k), with gradients."""
-        total: torch.Tensor = torch.zeros((), dtype=rows.dtype, device=rows.device)
-        for step, weight in zip(self.steps[:index][::-1], self.weights[1 : index + 1][::-1], strict=True):
-            rows, rest = step.back(rows @ weight)
-            total = total + rest
-        return total + ((rows @ self.first) * rows).sum(dim=2)
+    def forms(self, index: int, rows: torch.Tensor, *, own: bool = False) -> torch.Tensor:
+        """The quadratic forms a S aᵀ of rows (batch, k, neurons) of a layer, (batch, k), with gradients.
 
-    def pairwise(self, labels: torch.Tensor) -> torch.Tensor:
-        """Bounds of f_label - f_j, (batch, outputs)."""
+        With ``own`` each row has its own multiplier in the last step, as if it were the only output.
+        """
+        if index == 0:
+            return ((rows @ self.first) * rows).sum(dim=2)
+        step = self.steps[index - 1]
+        x = rows @ step.weight
+        z, open_ = x * step.m, (step.r > 0).to(x.dtype)
+        square = ((x * x) @ open_.mT)[:, :, 0]
+        if step.spectrum is None:  # with the τ that is best for each row
+            y = self.times(index - 1, z)
+            beside = root(square * ((y * y) @ step.r.square().mT)[:, :, 0])
+            return (y * z).sum(dim=2) + step.s[:, 0] * square + 2.0 * beside
+        with torch.no_grad():
+            y, (values, vectors) = z @ self.S[index - 1], step.spectrum
+            t = closed_form(step.s, (y * z).sum(dim=2)[:, :, None], square[:, :, None]) if own else step.t
+            q = (y * step.r @ vectors / (t - values)) @ vectors.mT * open_
+        return self.forms(index - 1, z + q * step.r) + t[:, :, 0] * square - (t * q * q).sum(dim=2)
+
+    def pairwise(self, labels: torch.Tensor, others: torch.Tensor | None = None) -> torch.Tensor:
+        """Bounds of f_label - f_j, (batch, outputs), or for the other classes (batch, k) only."""
         eye = torch.eye(self.outputs.shape[1]).to(self.outputs)
-        return root(self.forms(self.last, eye[labels][:, None, :] - eye))
+        rows = eye[labels][:, None, :] - (eye if others is None else eye[others])
+        return root(self.forms(self.last, rows, own=True))
 
     @property
     def last(self) -> int:
         return len(self.steps)
 
-    def _interval(self, index: int, v: torch.Tensor, S: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def _interval(self, index: int, v: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Where the pre-activations lie: by the ellipsoid, and by back-substitution.
 
         With gradients where slopes change with the interval.
         """
-        squares = torch.diagonal(S, dim1=1, dim2=2)
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self._straight(index)):
-            if torch.is_grad_enabled():
-                squares = self.forms(index, torch.eye(v.shape[1]).to(v).expand(len(v), -1, -1))
+            if self.exact and not torch.is_grad_enabled():
+                squares = torch.diagonal(self.S[index], dim1=1, dim2=2)
+            else:
+                eye = torch.eye(v.shape[1]).to(v)[None]
+                squares = torch.cat([self.forms(index, rows) for rows in eye.split(_ROWS, dim=1)], dim=1)
             reach = self.radius[:, None] * root(squares)
             low, high = v - reach, v + reach
             if self.relaxation is not None and index:
@@ -150,61 +168,69 @@ class Bounds:
             return torch.zeros_like(v)
         return torch.autograd.grad(self.layers.activate(index, v).sum(), v, create_graph=True)[0]
 
-    def _step(self, S: torch.Tensor, alpha: torch.Tensor, beta: torch.Tensor, ahead: torch.Tensor) -> torch.Tensor:
-        """The ellipsoid W⁺PW⁺ᵀ behind the activations and the next weight; the step is kept for gradients."""
-        middle, radius = 0.5 * (beta + alpha), 0.5 * (beta - alpha)
-        with torch.no_grad():
-            m, r = middle.detach(), radius.detach()
-            active = torch.topk((r > 0).to(r.dtype), max(int((r > 0).sum(dim=1).max()), 1), dim=1).indices
-            on = torch.gather(r, 1, active)
-            rows = on[:, :, None] * torch.gather(S, 1, active[:, :, None].expand(-1, -1, S.shape[-1]))
-            R = torch.gather(rows, 2, active[:, None, :].expand(-1, active.shape[1], -1)) * on[:, None, :]
-            head = ahead * m[:, None, :]  # (batch, next, n)
-            direct = (head @ S) @ head.mT
-            t = closed_form(direct, R, ahead, active, on, self.exact)
-            t, L = _feasible(R, t)
-            X = torch.linalg.solve_triangular(L, rows * m[:, None, :], upper=False)
-            Y = X @ ahead.T
-            beside = ahead.T[active] * root(torch.where(on > 0, t[:, None], 0.0 * on))[:, :, None]
-            self.steps.append(Step(middle, radius, t, L, X, active))
-            return direct + Y.mT @ Y + beside.mT @ beside
+    @torch.no_grad()
+    def _exact(self, index: int, weight: torch.Tensor, m: torch.Tensor, r: torch.Tensor) -> Step:
+        """The step with the closed-form multiplier; S behind it is kept."""
+        S, head = self.S[index], weight * m  # (batch, next, n)
+        G, open_ = head @ S, weight * (r > 0)
+        direct = G @ head.mT
+        values, vectors = (part.to(S) for part in torch.linalg.eigh(_even(S * r * r.mT)))
+        values = values[:, None, :].clamp_min(0.0)
+        s, *ends = (
+            values[:, :, -1:],
+            *(torch.linalg.eigvalsh(_even(one))[:, -1:, None] for one in (direct, open_ @ open_.mT)),
+        )
+        t = closed_form(s, *(end.clamp_min(0.0).to(S) for end in ends))
+        half = (G * r) @ vectors
+        self.S.append(direct + (half / (t - values)) @ half.mT + (open_ * t) @ weight.T)
+        return Step(weight, m, r, s, t, (values, vectors))
+
+    def _quick(self, index: int, weight: torch.Tensor, m: torch.Tensor, r: torch.Tensor) -> Step:
+        """The step with (T - D_r S D_r)⁻¹ ≼ 1/τ at T = s + τ, s = λmax(D_r S D_r): products of matrices alone."""
+        top, tau = directions(self, index, weight.detach(), m.detach(), r.detach())
+        return Step(weight, m, r, _ABOVE * self.forms(index, top * r)[:, :, None], tau)
+
+    def times(self, index: int, rows: torch.Tensor) -> torch.Tensor:
+        """The products rows·S, where inverses are bounded by numbers."""
+        if index == 0:
+            return rows @ self.first
+        step = self.steps[index - 1]
+        x = rows @ step.weight
+        y = self.times(index - 1, x * step.m)
+        y = y + self.times(index - 1, y * step.r * step.r / step.t)
+        return (y * step.m + torch.where(step.r > 0, step.s + step.t, 0.0 * step.r) * x) @ step.weight.T
 
 
-def _feasible(R: torch.Tensor, t: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """The multipliers, enlarged until t - R is positive definite, and its Cholesky factor."""
-    eye = torch.eye(R.shape[-1], dtype=R.dtype, device=R.device)
-    for _ in range(_TRIES):
-        factor, info = torch.linalg.cholesky_ex(t[:, None, None] * eye - R)
-        if not info.any():
-            return t, factor
-        t = torch.where(info > 0, 2.0 * t, t)
-    raise InvalidInput("the bound of a layer is not finite: its weights are too large, or not numbers")
+@torch.no_grad()
+def directions(
+    bounds: Bounds, index: int, weight: torch.Tensor, m: torch.Tensor, r: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """About the first eigenvector of D_r S D_r, (batch, 1, n), by the power method, and τ, (batch, 1, 1).
+
+    A row a of the next layer has its own best τ = c/e, c = ‖a W D_m S D_r‖, e = ‖a W‖ on the open neurons. The layers
+    behind need one for all rows: sqrt(Σc²/Σe²) over some of them; the last layer has none behind.
+    """
+    top = 1.0 + 0.5 * torch.cos(torch.arange(weight.shape[1], dtype=weight.dtype, device=weight.device) + 1.0)
+    for _ in range(_POWERS):
+        top = bounds.times(index, top * r) * r
+        top = top / torch.linalg.vector_norm(top, dim=2, keepdim=True).clamp_min(1e-30)
+    if index + 2 == len(bounds.weights):
+        return top, torch.ones_like(top[:, :, :1])
+    x = weight[None, :: max(len(weight) // _ROWS, 1)]
+    both = bounds.times(index, x * m) * r, x * (r > 0)
+    c, e = (torch.linalg.vector_norm(one, dim=(1, 2), keepdim=True) for one in both)
+    return top, (c / e).nan_to_num(1.0).clamp_min(1e-30)
 
 
-def closed_form(
-    direct: torch.Tensor, R: torch.Tensor, ahead: torch.Tensor, active: torch.Tensor, on: torch.Tensor, exact: bool
-) -> torch.Tensor:
-    """T = s + sqrt(sσ/e), (batch,), see :class:`lipcert.ClosedForm`; one where nothing is open."""
-    heads = ahead.T[active] * (on > 0)[:, :, None]  # (batch, a, next)
-    E = heads @ heads.mT if heads.shape[1] <= heads.shape[2] else heads.mT @ heads
-    of = largest if exact else powers
-    s, sigma, e = of(R), of(direct), of(E)
+def closed_form(s: torch.Tensor, sigma: torch.Tensor, e: torch.Tensor) -> torch.Tensor:
+    """T = s + sqrt(sσ/e), see :class:`lipcert.ClosedForm`; one where nothing is open."""
     t = torch.maximum(s + torch.sqrt(s * sigma / e.clamp_min(1e-30)), s * (1.0 + 1e-6))
     return torch.where(s > 0, t, torch.ones_like(t))
 
 
-def largest(stack: torch.Tensor) -> torch.Tensor:
-    """λmax of each positive semidefinite matrix."""
-    return torch.linalg.eigvalsh(0.5 * (stack + stack.mT))[:, -1].clamp_min(0.0)
-
-
-def powers(stack: torch.Tensor) -> torch.Tensor:
-    """About the same, by a few steps of the power method."""
-    y = 1.0 + 0.5 * torch.cos(torch.arange(stack.shape[-1], dtype=stack.dtype, device=stack.device) + 1.0)
-    y = y[None, :, None].expand(len(stack), -1, -1)
-    for _ in range(_POWERS):
-        y = stack @ (y / torch.linalg.vector_norm(y, dim=1, keepdim=True).clamp_min(1e-30))
-    return _ABOVE * torch.linalg.vector_norm(y, dim=1)[:, 0]
+def _even(stack: torch.Tensor) -> torch.Tensor:
+    """Symmetric, and in double precision: in single, LAPACK gives up on eigenvalues of some matrices of low rank."""
+    return (0.5 * (stack + stack.mT)).double()
 
 
 def root(squares: torch.Tensor) -> torch.Tensor:
@@ -265,7 +291,6 @@ def local_bound(
     *,
     margins: bool | torch.Tensor = False,
     relaxation: bool = True,
-    exact: bool = True,
 ) -> torch.Tensor:
     """The bound of ``certify(net, Ball(x, radius), ClosedForm())`` for each point, differentiable in the parameters.
 
@@ -283,8 +308,6 @@ def local_bound(
         True: bounds of f_label - f_j for each class j, the label being the predicted class. Labels (batch,): theirs.
     relaxation
         Whether back-substitution tightens the intervals of the neurons. It takes longer than the bound itself.
-    exact
-        False: multipliers from a few steps of the power method. The bound is valid all the same, and the step faster.
 
     Returns
     -------
@@ -295,9 +318,9 @@ def local_bound(
     radii = torch.as_tensor(radius, dtype=x.dtype, device=x.device).expand(len(x))
     if not bool((radii >= 0).all()):
         raise InvalidInput(f"radius must be at least 0, got {radius}")
-    found = Bounds(layers_of(module, x), x, radii, relaxation=relaxation, exact=exact)
+    found = Bounds(layers_of(module, x), x, radii, relaxation=relaxation, exact=True)
     if margins is False:
-        top = torch.linalg.eigh(0.5 * (found.S + found.S.mT))[1][:, None, :, -1]
+        top = torch.linalg.eigh(_even(found.S[-1]))[1][:, None, :, -1].to(x)
         return root(found.forms(found.last, top)[:, 0])
     if margins is True:
         return found.pairwise(found.outputs.argmax(dim=1))

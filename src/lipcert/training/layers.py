@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -91,6 +92,8 @@ class Segment:
 
     def values(self, held: Values, z: torch.Tensor) -> torch.Tensor:
         """The targets, (batch, targets), for known values (batch, width)."""
+        if (own := self._linear(held)) is not None:
+            return torch.nn.functional.linear(z, *own)
         return torch.func.vmap(lambda one: self._one(held, one))(z)
 
     def _one(self, held: Values, z: torch.Tensor) -> torch.Tensor:
@@ -104,20 +107,19 @@ class Segment:
 
     def weight(self, held: Values) -> torch.Tensor:
         """The matrix of the map, (targets, width)."""
-        if (matrix := self._linear(held)) is not None:
-            return matrix
+        if (own := self._linear(held)) is not None:
+            return own[0]
         like = self.known[0].meta["val"]
         eye = torch.eye(self.width, dtype=like.dtype, device=like.device)
         return (self.values(held, eye) - self.values(held, 0.0 * eye[:1])).T
 
-    def _linear(self, held: Values) -> torch.Tensor | None:
-        """The weight of a single linear layer, where the map is no more than that."""
+    def _linear(self, held: Values) -> list[torch.Tensor] | None:
+        """The weight, and the bias if it has one, of a single linear layer, where the map is no more than that."""
         own = [node for node in self.way if name_of(node.target) not in _FLAT]
         if len(own) != 1 or len(self.known) > 1 or len(self.targets) > 1 or name_of(own[0].target) != "linear":
             return None
-        weight = own[0].args[1]
-        matrix = held.get(weight) if isinstance(weight, fx.Node) else None
-        return matrix if isinstance(matrix, torch.Tensor) and matrix.shape[1] == self.width else None
+        found: list[Any] = [held.get(node) for node in own[0].args[1:] if isinstance(node, fx.Node)]
+        return found if isinstance(found[0], torch.Tensor) and found[0].shape[1] == self.width else None
 
 
 class LiveModule:
@@ -189,7 +191,7 @@ class LiveModule:
         """Refuse segments that are not affine: for random points f(2a - b) = 2f(a) - f(b)."""
         layers, generator = self.now(module), torch.Generator().manual_seed(0)
         for index, segment in enumerate(self.segments):
-            a, b = torch.randn(2, _POINTS, segment.width, generator=generator).to(layers.weights[index])
+            a, b = torch.randn(2, _POINTS, segment.width, generator=generator).to(layers.zero(index))
             f = [layers.affine(index, z) for z in (2.0 * a - b, a, b)]
             if not torch.allclose(f[0], 2.0 * f[1] - f[2], rtol=1e-3, atol=1e-3 * float(f[0].abs().max())):
                 names = ", ".join(dict.fromkeys(name_of(node.target) for node in segment.way))
@@ -198,7 +200,7 @@ class LiveModule:
     def now(self, module: torch.nn.Module) -> Layers:
         """The layers with the parameters as they are now."""
         held = self._held(module)
-        return Layers(self, held, [segment.weight(held) for segment in self.segments])
+        return Layers(self, held)
 
     def _held(self, module: torch.nn.Module) -> dict[fx.Node, Any]:
         """All that does not depend on the input."""
@@ -224,16 +226,24 @@ class Layers:
 
     cut: LiveModule
     held: Values
-    weights: list[torch.Tensor]
+
+    @cached_property
+    def weights(self) -> list[torch.Tensor]:
+        return [segment.weight(self.held) for segment in self.cut.segments]
 
     def affine(self, index: int, z: torch.Tensor) -> torch.Tensor:
         """The pre-activations of a layer, (batch, neurons)."""
         return self.cut.segments[index].values(self.held, z)
 
+    def zero(self, index: int) -> torch.Tensor:
+        """An input of a layer, (1, width)."""
+        segment = self.cut.segments[index]
+        like = segment.known[0].meta["val"]
+        return torch.zeros(1, segment.width, dtype=like.dtype, device=like.device)
+
     def bias(self, index: int) -> torch.Tensor:
         """(neurons,)"""
-        weight = self.weights[index]
-        return self.affine(index, torch.zeros_like(weight[:1]))[0]
+        return self.affine(index, self.zero(index))[0]
 
     def activate(self, index: int, v: torch.Tensor) -> torch.Tensor:
         """φ(v) of a hidden layer, (batch, neurons)."""
@@ -248,9 +258,9 @@ class Layers:
     def outputs(self, x: torch.Tensor) -> torch.Tensor:
         """f(x), (batch, outputs)."""
         z = x.flatten(1)
-        for index in range(len(self.weights) - 1):
+        for index in range(len(self.cut.applied)):
             z = self.activate(index, self.affine(index, z))
-        return self.affine(len(self.weights) - 1, z)
+        return self.affine(len(self.cut.applied), z)
 
 
 _modules: WeakKeyDictionary[torch.nn.Module, dict[Any, LiveModule]] = WeakKeyDictionary()
