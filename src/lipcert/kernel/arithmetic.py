@@ -584,15 +584,16 @@ def half_image(P: Array, weight: Weight) -> Array:
 
 
 def diagonal_above(P: Array | None, weight: Weight, half: Array | None = None) -> Array:
-    """At least the diagonal of W P Wᵀ, (..., m); zero for rows of zeros. P None is the identity.
+    """At least the diagonal of W P Wᵀ, (..., m), for P ≽ 0, or None, the identity; zero for rows of zeros.
 
-    With |P_ij| ≤ c·d_i d_j and H = fl(W P), the sum of the H_ij W_ij loses at most 3γ·c·(|W|d)_i² of the true diagonal.
+    With d_i² = P_ii we have |P_ij| ≤ d_i d_j. So with H = fl(W P) the sum of the H_ij W_ij loses at most 3γ·(|W|d)_i²
+    of the true diagonal.
     """
     size = abs(weight)
     still = np.asarray(size.sum(axis=-1)) == 0.0
     if P is None:
-        d, c = np.ones(weight.shape[-1]), np.ones(1)
-        sums = reach = np.asarray((weight * weight).sum(axis=-1))
+        d, sums = np.ones(weight.shape[-1]), np.asarray((weight * weight).sum(axis=-1))
+        reach = sums
     else:
         half = half_image(P, weight) if half is None else half
         if sparse.issparse(weight):
@@ -601,12 +602,10 @@ def diagonal_above(P: Array | None, weight: Weight, half: Array | None = None) -
         else:
             sums = np.einsum("...ij,...ij->...i", half, weight)
         d = np.sqrt(np.maximum(np.diagonal(P, axis1=-2, axis2=-1), TINY))
-        shares = np.abs(P) / d[..., None] / d[..., None, :]
-        c = shares.max(axis=(-2, -1))[..., None] * UP  # NaN stays NaN
         along = matvec(size, d) * UP
-        reach = c * (along * along)
+        reach = along * along
     error = 3.0 * gamma(weight.shape[-1] + 2 * ULPS + 8) * reach
-    lost = TINY * (1.0 + c * (1.0 + d.sum(axis=-1, keepdims=True))) * (1.0 + float(size.max()))
+    lost = TINY * (2.0 + d.sum(axis=-1, keepdims=True)) * (1.0 + float(size.max()))
     return np.where(still, 0.0, up(np.maximum(sums, 0.0) + error * (UP * UP)) + lost)
 
 

@@ -18,7 +18,7 @@ from lipcert.kernel.norm_product import norm_product
 from lipcert.kernel.norms import start_gain
 from lipcert.kernel.piece_bounds import PieceBounds
 from lipcert.kernel.second_order_jacobian import prove_second_order_jacobian
-from lipcert.kernel.sweep import Sweep, intervals, passed, proving, stacked
+from lipcert.kernel.sweep import Sweep, ask, passed, proving, stacked
 from lipcert.kernel.taylor import curved as bends
 from lipcert.model.arrays import Array, Interval
 from lipcert.model.convolution import Convolution
@@ -122,19 +122,15 @@ def _by_sweeps(
     if any(hints.enclosures for hints in part_sweeps):
         raise ProofFailed("the hints of a part must not enclose it: the region is one of the whole network's inputs")
     before, last = (sweeps, part_sweeps) if part_sweeps else (sweeps[:-1], sweeps[-1:])
-    known = intervals(network, region, before)
-    known = part.known(known) if part_sweeps else known
-    domain, bound = Domain.of([region]) if region.bounded else None, np.inf
+    own, bounds = part if part_sweeps else None, []
     for hints in last:
-        done = passed(network, region, hints, before, part if part_sweeps else None)
-        if done is not None and norms.plain and done.norms.plain:
-            bound = min(bound, done.bound)
-            continue
-        target = piece if part_sweeps else network
-        guide = StoredGuide(hints, target, region.bounded)
-        sweep = Sweep(target, domain, guide, known, norms=norms, enclose=not part_sweeps).run()
-        bound = min(bound, float(norm_bounds(sweep)[0]))
-    return bound
+        done = passed(network, region, hints, before, own)
+        if done is None or not (norms.plain and done.norms.plain):
+            guide = StoredGuide(hints, piece if part_sweeps else network, region.bounded)
+            bounds.append(norm_bounds(ask(network, region, guide, tuple(before), own, norms)[0])[0])
+        else:
+            bounds.append(done.bound)
+    return float(np.min(bounds))
 
 
 def lipschitz_facts(
