@@ -11,7 +11,7 @@ import numpy as np
 from rich.console import Console
 from scipy import sparse
 
-from lipcert.arguments.networks import entries
+from lipcert.arguments.values import entries
 from lipcert.arguments.words import upward
 from lipcert.cli import options, output
 from lipcert.cli.options import option

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from lipcert.arguments.networks import entries
+from lipcert.arguments.values import entries
 from lipcert.errors import UnreadableModel
 from lipcert.importers.lowering import Origin
 from lipcert.model.activations import STRAIGHT

@@ -16,10 +16,9 @@ from lipcert.kernel.fourier import by_channel, prove_symbols
 from lipcert.kernel.jacobian import norm_bounds
 from lipcert.kernel.norm_product import norm_product
 from lipcert.kernel.norms import start_gain
-from lipcert.kernel.piece_bounds import PieceBounds
+from lipcert.kernel.piece_bounds import PieceBounds, has_taylor
 from lipcert.kernel.second_order_jacobian import prove_second_order_jacobian
 from lipcert.kernel.sweep import Sweep, ask, passed, proving, stacked
-from lipcert.kernel.taylor import curved as bends
 from lipcert.model.arrays import Array, Interval
 from lipcert.model.convolution import Convolution
 from lipcert.model.network import Network
@@ -88,9 +87,9 @@ def rules_of(network: Network, region: Region, sweeps: Sequence[Hints], by_piece
         "step": bool(sweeps),
         "back-substitution": by_pieces or (linear and region.bounded),
         "product of norms": not sweeps,
-        "fourier": any(by_channel(network, hints) for hints in sweeps) if sweeps else convolves,
+        "fourier": convolves and (not sweeps or any(by_channel(network, hints) for hints in sweeps)),
         "branch and bound": by_pieces,
-        "taylor": by_pieces and bends(network),
+        "taylor": by_pieces and has_taylor(network),
     }
     return frozenset(name for name, used in asked.items() if used)
 
@@ -117,7 +116,8 @@ def _by_sweeps(
         gain *= float(norm_above(np.ones(piece.outputs))) if norms.output.name == "l1" else 1.0
         return float(inflate(np.asarray(norm_product(piece) * gain), 2))
     whole = Part((0, network.depth))
-    if len(sweeps) == 1 and not part_sweeps and part == whole and by_channel(network, sweeps[0]):
+    convolves = part == whole and network.layers[0].convolution is not None
+    if convolves and len(sweeps) == 1 and not part_sweeps and by_channel(network, sweeps[0]):
         return prove_symbols(network, sweeps[0])
     if any(hints.enclosures for hints in part_sweeps):
         raise ProofFailed("the hints of a part must not enclose it: the region is one of the whole network's inputs")

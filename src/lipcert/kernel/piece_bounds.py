@@ -25,7 +25,7 @@ from lipcert.kernel.half_spaces import no_input
 from lipcert.kernel.jacobian import interval_bounds
 from lipcert.kernel.norms import induced_above, spectral_factor
 from lipcert.kernel.sweep import Sweep, intervals, proving
-from lipcert.kernel.taylor import Second, SecondOrder, curved
+from lipcert.kernel.taylor import MOST_INPUTS, Second, SecondOrder
 from lipcert.model.arrays import Array, Interval, frozen
 from lipcert.model.network import Network
 from lipcert.model.regions import PLAIN, Ball, LInf, Norms, Region
@@ -113,6 +113,16 @@ def children(pieces: Pieces, starts: Array, layer: Array, index: Array, value: A
     return twice
 
 
+def has_taylor(network: Network) -> bool:
+    """Whether pieces to second order say anything about a network: few inputs, and slopes that change."""
+    if network.coupled:
+        return False
+    groups = [group for layer in network.layers[:-1] if layer.neurons for group in layer.neurons.groups]
+    bends = any(len(row.row.pieces.turns) for row, _ in groups)
+    dense_ = all(isinstance(layer.weight, np.ndarray) for layer in network.layers)
+    return network.inputs <= MOST_INPUTS and network.depth > 1 and dense_ and bends
+
+
 class Bounding(ABC):
     """Proves values of pieces of one region, for one network: each is at least what it bounds, all over the piece.
 
@@ -141,7 +151,7 @@ class Bounding(ABC):
         self.asked = network.digest, region
         self.starts = frozen(np.cumsum([0, *network.sizes[1:-1]]))
         self.slices = [slice(begin, end) for begin, end in pairwise(self.starts)]
-        self.curved = SecondOrder(network) if region.bounded and curved(network) else None
+        self.curved = SecondOrder(network) if region.bounded and has_taylor(network) else None
         self.enclosures = (_BACK,) if region.bounded else ()
         whole = np.full(network.inputs, np.inf)
         lower, upper = corners(region) if region.bounded else (-whole, whole)

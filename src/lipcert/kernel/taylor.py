@@ -42,16 +42,6 @@ _POWERS = {1: (1.0, True, 0.0), 2: (0.5, False, 0.5), 3: (0.75, True, 0.25)}
 """What stands for a power of δ_i: a factor, whether δ_i is kept, and how far off that is at most."""
 
 
-def curved(network: Network) -> bool:
-    """Whether pieces to second order say anything about a network: few inputs, and slopes that change."""
-    if network.coupled:
-        return False
-    groups = [group for layer in network.layers[:-1] if layer.neurons for group in layer.neurons.groups]
-    bends = any(len(row.row.pieces.turns) for row, _ in groups)
-    dense_ = all(isinstance(layer.weight, np.ndarray) for layer in network.layers)
-    return network.inputs <= MOST_INPUTS and network.depth > 1 and dense_ and bends
-
-
 @dataclass(frozen=True, eq=False)
 class Second:
     """What was proved of each piece: the Jacobian's norm is at most ``bounds``, its entries at most ``entries``.

@@ -19,10 +19,9 @@ from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 import numpy as np
 from scipy import linalg, sparse
 
-from lipcert.arguments.networks import entries
+from lipcert.arguments.values import entries
 from lipcert.methods.greedy import ClosedForm, Diagonal, closed_form
-from lipcert.methods.method import Candidate, Kept, Method, Problem, Stage, symmetric
-from lipcert.methods.semidefinite import inverse_of
+from lipcert.methods.method import Candidate, Kept, Method, Problem, Stage, inverse_of, symmetric
 from lipcert.model.arrays import Array, Weight, dense, times
 from lipcert.model.regions import PLAIN, Norms
 from lipcert.runtime.clock import OutOfTime, clock, timed

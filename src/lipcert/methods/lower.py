@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from lipcert.answers.certificate import Certificate
-from lipcert.arguments.networks import check_network
+from lipcert.arguments.values import check_network
 from lipcert.errors import InvalidInput
 from lipcert.kernel.enclosures import at_kink, stretch_below
 from lipcert.kernel.facts import Part

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+from scipy import linalg
 
 from lipcert.errors import InvalidInput
 from lipcert.kernel.cover import Cover
@@ -149,6 +150,12 @@ class Stage:
 def symmetric(matrix: Array) -> Array:
     """(M + Mᵀ)/2."""
     return 0.5 * (matrix + np.swapaxes(matrix, -1, -2))
+
+
+def inverse_of(factor: Array) -> Array:
+    """(L Lᵀ)⁻¹ from the lower triangle L."""
+    inverse = linalg.lapack.dpotri(factor, lower=1)[0]
+    return np.asarray(np.tril(inverse) + np.tril(inverse, -1).T)
 
 
 def smaller(ahead: Weight) -> Weight:

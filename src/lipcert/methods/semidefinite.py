@@ -24,7 +24,7 @@ import numpy as np
 from scipy import linalg, sparse
 
 from lipcert.errors import ProofFailed
-from lipcert.methods.method import symmetric
+from lipcert.methods.method import inverse_of, symmetric
 from lipcert.model.arrays import Array, dense
 
 _ROOMY = 1e-4
@@ -67,12 +67,6 @@ class Solution:
     c: float
     x: Array
     roomy: Array
-
-
-def inverse_of(factor: Array) -> Array:
-    """(L Lᵀ)⁻¹ from the lower triangle L."""
-    inverse = linalg.lapack.dpotri(factor, lower=1)[0]
-    return np.asarray(np.tril(inverse) + np.tril(inverse, -1).T)
 
 
 def symmetric_sum(left: Any, right: Any, x: Array) -> Array:

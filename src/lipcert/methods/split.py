@@ -14,8 +14,8 @@ import numpy as np
 
 from lipcert.errors import InvalidInput, ProofFailed
 from lipcert.kernel.cover import Cover, Leaf
-from lipcert.kernel.piece_bounds import AXIS, Bounding, PieceBounds, Pieces
-from lipcert.kernel.taylor import MOST_INPUTS, curved
+from lipcert.kernel.piece_bounds import AXIS, Bounding, PieceBounds, Pieces, has_taylor
+from lipcert.kernel.taylor import MOST_INPUTS
 from lipcert.methods.joint import Anytime, Joint
 from lipcert.methods.lower import interior, jacobian_norms, lower_bound, witness
 from lipcert.methods.method import Candidate, Method, Problem
@@ -101,7 +101,7 @@ class Split(Anytime):
         now.check()
         if isinstance(method, Anytime):
             limit = np.inf if method.seconds is None else method.seconds
-            share = _FIRST if curved(problem.network) else _WHOLE
+            share = _FIRST if has_taylor(problem.network) else _WHOLE
             with now.sharing(min(share * now.left, limit) if affordable(problem, 1.0 - share) else np.inf):
                 best = yield from passed_on(method.candidates(problem, start), best)
         else:
@@ -212,7 +212,7 @@ class _Search:
 
     def __post_init__(self) -> None:
         self.few = self.region.bounded and self.network.inputs <= FEW_INPUTS  # then axes are halved
-        self.entries = _CURVED if curved(self.network) else _ENTRIES
+        self.entries = _CURVED if has_taylor(self.network) else _ENTRIES
 
     def run(self, cover: Cover, limits: Split, ceiling: float) -> None:
         """Cut until upper and lower meet, time is up, there are enough boxes, or more are not expected to help."""

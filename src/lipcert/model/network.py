@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from lipcert.arguments.networks import LayerValues, NetworkValues, layer_parts, rows_per_neuron
+from lipcert.arguments.values import LayerValues, NetworkValues, layer_parts, rows_per_neuron
 from lipcert.errors import InvalidInput, ProofFailed
 from lipcert.model.activations import Activation, activation
 from lipcert.model.arrays import Array, Weight, indices, times

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 
 from lipcert.arguments.numbers import clip_of, corners, radii, scaled
-from lipcert.arguments.points import BallPoints, BoxPoints, EverywherePoints, RegionPoints
+from lipcert.arguments.values import BallPoints, BoxPoints, EverywherePoints, RegionPoints
 from lipcert.arguments.words import NormWords, scale_in_words
 from lipcert.errors import InvalidInput
 from lipcert.model.arrays import Array, frozen

@@ -15,7 +15,7 @@ import numpy as np
 
 from lipcert import published
 from lipcert.answers.certificate import Certificate
-from lipcert.arguments.networks import check_network
+from lipcert.arguments.values import check_network
 from lipcert.errors import Interrupted, InvalidInput, ProofFailed
 from lipcert.kernel.checker import Proved, lipschitz_fact, lipschitz_facts
 from lipcert.kernel.facts import Part

@@ -11,7 +11,7 @@ import numpy as np
 
 from lipcert.answers.proofs import Pieces
 from lipcert.answers.reach import Reach, reach_set
-from lipcert.arguments.networks import check_network
+from lipcert.arguments.values import check_network
 from lipcert.errors import Interrupted, InvalidInput
 from lipcert.kernel.cover import Cover
 from lipcert.kernel.outputs import OutputBounds

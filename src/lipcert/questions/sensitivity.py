@@ -11,13 +11,12 @@ import numpy as np
 
 from lipcert.answers.proofs import Pieces, Proof
 from lipcert.answers.sensitivity import Sensitivity, pair_facts, sensitivities
-from lipcert.arguments.networks import check_network
+from lipcert.arguments.values import check_network
 from lipcert.errors import Interrupted, InvalidInput, ProofFailed
 from lipcert.kernel.cover import Cover
 from lipcert.kernel.facts import PairsFact, Part
 from lipcert.kernel.outputs import Group, OutputBounds, pair_bound
-from lipcert.kernel.piece_bounds import JacobianEntries
-from lipcert.kernel.taylor import curved
+from lipcert.kernel.piece_bounds import JacobianEntries, has_taylor
 from lipcert.methods.greedy import ClosedForm
 from lipcert.methods.method import Method, Problem
 from lipcert.methods.split import FEW_INPUTS, VANISHING, Auto, RowSearch, attained, entry_sizes
@@ -128,7 +127,7 @@ class _Work:
             return sensitivities(self.proofs, self.out, self.into, self.facts, self.pairs, self.pieces)
 
     def run(self, enclosures: Sequence[Enclosure]) -> None:
-        share = (_PAIRED if curved(self.network) else _WHOLE) * clock().left
+        share = (_PAIRED if has_taylor(self.network) else _WHOLE) * clock().left
         started, first = time.perf_counter(), 0.0
         for found in stages(self.network, self.region, limited(self.method, share), enclosures):
             first = first or time.perf_counter() - started

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
-from lipcert.arguments.networks import entries
+from lipcert.arguments.values import entries
 from lipcert.errors import InvalidInput, LipcertError, ProofFailed
 from lipcert.model.convolution import Convolution
 from lipcert.model.network import Network

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from lipcert.arguments.networks import check_network
 from lipcert.arguments.numbers import numbers
+from lipcert.arguments.values import check_network
 from lipcert.errors import InvalidInput, ProofFailed
 from lipcert.importers.graph import Apply, Bilinear, Graph, Input, Linear, Node, Softmax
 from lipcert.importers.lowering import lower

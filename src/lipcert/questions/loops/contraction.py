@@ -20,8 +20,8 @@ from scipy import linalg, optimize
 
 from lipcert.answers.certificate import Certificate, recheck_certificate
 from lipcert.answers.saved import Saved
-from lipcert.arguments.networks import check_network
 from lipcert.arguments.numbers import numbers
+from lipcert.arguments.values import check_network
 from lipcert.errors import InvalidInput, ProofFailed
 from lipcert.kernel.arithmetic import up
 from lipcert.kernel.domain import corners

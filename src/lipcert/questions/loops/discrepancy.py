@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from lipcert.answers.saved import ROOM, Saved
-from lipcert.arguments.networks import check_network
+from lipcert.arguments.values import check_network
 from lipcert.errors import InvalidInput, ProofFailed
 from lipcert.kernel.discrepancy import PROGRAMS, alike, discrepancy_fact
 from lipcert.kernel.domain import check_region, corners

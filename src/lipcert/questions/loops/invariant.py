@@ -18,8 +18,8 @@ import numpy as np
 
 from lipcert.answers.reach import Reach, recheck_reach
 from lipcert.answers.saved import Saved
-from lipcert.arguments.networks import check_network
 from lipcert.arguments.numbers import numbers
+from lipcert.arguments.values import check_network
 from lipcert.errors import InvalidInput, ProofFailed
 from lipcert.kernel.arithmetic import norm_above, up
 from lipcert.kernel.domain import same_region

@@ -10,7 +10,7 @@ import numpy as np
 
 from lipcert.answers.reach import Reach, recheck_reach
 from lipcert.answers.saved import Saved
-from lipcert.arguments.networks import check_network
+from lipcert.arguments.values import check_network
 from lipcert.errors import Interrupted, InvalidInput, ProofFailed
 from lipcert.kernel.domain import corners
 from lipcert.kernel.facts import Fact
