@@ -23,6 +23,8 @@ SUGGESTIONS = {
     "discrepancy.discrepancy_fact": "how many boxes go together",
     "fourier._portions": "how many frequencies go together",
     "fourier._step": "the square of a number of neurons",
+    "jacobian.columns": "how many columns go together",
+    "jacobian.norm_bounds": "how much work there is",
     "quadratic_form.first_factor": "the square of a number of rows",
     "sweep.stacked": "how many regions go together",
 }

@@ -16,7 +16,6 @@ from lipcert.definitions.functions import ball, precision
 from lipcert.errors import ProofFailed
 from lipcert.model.arrays import Array
 from lipcert.model.regions import NORMS, Norm, Norms
-from lipcert.suggest.multipliers import shares_around
 
 Balls: TypeAlias = Array
 """An array whose entries are balls."""
@@ -241,12 +240,6 @@ def corners(n: int) -> Array:
     return np.array([(1.0, *rest) for rest in itertools.product((1.0, -1.0), repeat=n - 1)]).reshape(-1, n)
 
 
-def cube_axes(A: Balls, gram: bool = False) -> Balls:
-    """Axes h > 0 of an ellipsoid around a cube: |x_i| ≤ 1 implies ‖x/h‖² ≤ Σ 1/h_i². Any will do."""
-    shares = shares_around(scaled_floats(A)[0], gram)
-    return balls(1.0 / np.sqrt(np.where((shares > 2.0**-100) & (shares < 2.0**100), shares, 1.0)))
-
-
 def ellipsoid_norm(S: Balls, output: Norm) -> arb:
     """At least the largest ‖y‖ with y yᵀ ≼ S: the root of the largest zᵀSz over the ball of the dual norm."""
     if output.name == "l2":
@@ -256,9 +249,7 @@ def ellipsoid_norm(S: Balls, output: Norm) -> arb:
     if len(S) <= _FEW:
         signs = balls(corners(len(S)))
         return largest(upper((dot(signs, S) * signs).sum(axis=1))).sqrt().upper()
-    h = cube_axes(S, gram=True)
-    top = largest_eigenvalue(at_least(h[:, None] * S * h)) * (1 / (h * h)).sum()
-    return smaller(upper(np.abs(S).sum()), top.upper()).sqrt().upper()
+    return smaller(upper(np.abs(S).sum()), (largest_eigenvalue(S) * len(S)).upper()).sqrt().upper()
 
 
 def sizes_within(interval: Interval) -> Balls:
@@ -285,10 +276,5 @@ def induced_norm(ends: Interval, norms: Norms) -> arb:
     if A.shape[1] <= _FEW:
         found = largest(vector_norms(size(dot(middle, balls(corners(A.shape[1])).T)).T, q))
     else:
-        w, h, sides = balls(np.ones(len(A))), cube_axes(middle), arb(1)
-        if q == "l1":  # the cube of signs of the outputs in an ellipsoid as well
-            w = cube_axes((middle * h).T)
-            h = cube_axes(w[:, None] * middle)
-            sides = norm(1 / w)
-        found = spectral(w[:, None] * middle * h) * norm(1 / h) * sides
+        found = spectral(middle) * arb(A.shape[1] * (len(A) if q == "l1" else 1)).sqrt()
     return known_smaller(every, (found + rest).upper())

@@ -2,7 +2,7 @@
 
 The norm of M from p to q is the largest zᵀMx with ‖x‖_p ≤ 1 and ‖z‖_q* ≤ 1, q* the dual of q. Of ℓ1 balls the corners
 are ± unit vectors, so columns (p = 1) or rows (q = ∞) tell the norm. Those of ℓ∞ balls are sign vectors: all are tried
-where they are few; otherwise an ellipsoid around the cube helps, since for every h > 0
+where they are few; otherwise ‖x‖₂ ≤ √n‖x‖_∞ must do. A pass may begin with an ellipsoid around the cube: for h > 0
 
     |x_i| ≤ 1 for all i   implies   ‖x/h‖₂² ≤ Σ 1/h_i².
 
@@ -23,26 +23,20 @@ from scipy import sparse
 
 from lipcert.errors import InvalidInput, ProofFailed
 from lipcert.kernel.arithmetic import (
-    Approx,
     Near,
     down,
     inflate,
     largest_eigenvalue_above,
     norm_above,
     spectral_above,
-    twice_above,
     up,
 )
 from lipcert.model.arrays import Array, Weight
 from lipcert.model.network import Layer, Network
 from lipcert.model.regions import NORMS, Ball, Box, Norm, Norms, Region
-from lipcert.suggest.multipliers import shares_around
 
 FEW: Final = 10
 """Coordinates of a cube up to which all of its corners are tried: 512, half of 2¹⁰, for as many products."""
-_SHARES: Final = 2.0**-100
-"""Shares of an ellipsoid's axes lie between this and its inverse: far wider than what is ever suggested, and narrow
-enough that nothing over- or underflows."""
 _LEAST = 2.0**-800
 """Weights that are smaller after a change of units may have lost more than a rounding."""
 
@@ -79,9 +73,7 @@ def _cube_above(S: Array) -> Array:
         return np.fmin(total, Near.rounded(values, total, 2 * n).above)
     if not np.isfinite(S).all():
         return total
-    h = _axes(S, gram=True)
-    scaled = Approx(S).scaled(h, h).above()
-    return np.fmin(total, twice_above(norm_above(up(1.0 / h)), np.maximum(largest_eigenvalue_above(scaled), 0.0)))
+    return np.fmin(total, inflate(n * np.maximum(largest_eigenvalue_above(S), 0.0), 1))
 
 
 def induced_above(matrix: Near, norms: Norms) -> Array:
@@ -133,25 +125,12 @@ def _corners(middle: Array, q: str) -> Array:
     if n <= FEW:
         values = Near.rounded(middle @ _signs(n).T, np.abs(middle).sum(axis=-1)[..., None], n)  # corners last
         return _lengths(np.swapaxes(values.size, -1, -2), q).max(axis=-1)
-    w, sides = np.ones((*middle.shape[:-2], m)), np.ones(middle.shape[:-2])
-    h = _axes(middle)
-    if q == "l1":  # the cube of signs of the outputs in an ellipsoid as well
-        w = _axes(np.swapaxes(middle * h[..., None, :], -1, -2))
-        h = _axes(w[..., None] * middle)
-        sides = norm_above(up(1.0 / w))
-    norm = inflate(spectral_above(w[..., None] * middle * h[..., None, :]), 3) * norm_above(up(1.0 / h))
-    return inflate(norm * sides, 4)
+    return inflate(spectral_above(middle) * np.sqrt(float(n * m if q == "l1" else n)), 3)
 
 
 def _signs(n: int) -> Array:
     """The corners of a cube, one of each and its negative, (corners, n)."""
     return np.array([(1.0, *rest) for rest in product((1.0, -1.0), repeat=n - 1)]).reshape(-1, n)
-
-
-def _axes(matrix: Array, gram: bool = False) -> Array:
-    """Positive axes h of an ellipsoid around the cube; any will do."""
-    q = shares_around(matrix, gram)
-    return np.asarray(1.0 / np.sqrt(np.where((q > _SHARES) & (q < 1.0 / _SHARES), q, 1.0)))
 
 
 def in_units(network: Network, norms: Norms) -> Network:

@@ -279,8 +279,8 @@ def start_near(
         return np.asarray(1.0 / np.sqrt(q / q.sum()))
 
 
-def shares_around(matrix: Array, gram: bool = False) -> Array:
-    """Shares q > 0 with Σq = 1 that make the norm of M D_q^-½ small, (..., n), for matrices M (..., m, n), or MᵀM.
+def shares_around(matrix: Array) -> Array:
+    """Shares q > 0 with Σq = 1 that make the norm of M D_q^-½ small, (..., n), for matrices M (..., m, n).
 
     With v the right singular vector of M D_q^-½, q = v² at the best q where it is unique. Rounds of q ← sqrt(q v²);
     of a single row the first is exact.
@@ -288,8 +288,8 @@ def shares_around(matrix: Array, gram: bool = False) -> Array:
     n = matrix.shape[-1]
     matrix = np.nan_to_num(matrix, posinf=0.0, neginf=0.0)
     matrix = matrix / np.maximum(np.abs(matrix).max(axis=(-2, -1), keepdims=True), 1e-300)
-    wide = not gram and matrix.shape[-2] < n
-    S = matrix if gram or wide else np.swapaxes(matrix, -1, -2) @ matrix
+    wide = matrix.shape[-2] < n
+    S = matrix if wide else np.swapaxes(matrix, -1, -2) @ matrix
     q = best = np.full((*matrix.shape[:-2], n), 1.0 / n)
     least = np.full(matrix.shape[:-2], np.inf)
     for _ in range(_AROUND):
