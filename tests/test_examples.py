@@ -106,6 +106,7 @@ def test_own_method() -> None:
     assert "enlarged" in next(line for line in text.splitlines() if line.startswith("careless"))
 
 
+@pytest.mark.slow
 def test_train_certified(capsys: pytest.CaptureFixture[str]) -> None:
     """In the same steps the local bound certifies more than norms alone, and both more than plain training."""
     text = printed_here("train_certified.py", capsys, "torch", "sklearn", "matplotlib")
@@ -113,6 +114,15 @@ def test_train_certified(capsys: pytest.CaptureFixture[str]) -> None:
     assert certified["plain"] < certified["norms"] < certified["local"]
     left = {name: float(share) for name, share in re.findall(r"(\w+) +within .* leaves ([0-9.]+)%", text)}
     assert all(certified[name] <= left[name] for name in left)
+
+
+@pytest.mark.slow
+def test_train_contracting(capsys: pytest.CaptureFixture[str]) -> None:
+    """The proved contraction falls below one through training, while the torque stays near the law."""
+    text = printed_here("train_contracting.py", capsys, "torch")
+    before, after = (float(rate) for rate in re.findall(r"at most ([0-9.]+), proved", text))
+    assert after < 1.0 < before
+    assert float(re.findall(r"steps, ([0-9.]+) N·m away", text)[0]) < 1.0
 
 
 def test_an_activation_of_ones_own() -> None:

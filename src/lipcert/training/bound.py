@@ -42,9 +42,9 @@ _POWERS = 5
 _ABOVE = 1.05
 """What the power method may have missed."""
 _ROWS = 16
-"""Forms that are computed at once, so that they stay in the cache."""
-_SAME = 1e-6
-"""A line touches φ at an end of an interval if it is so near there, relatively."""
+"""Rows of a layer from which τ is chosen."""
+_CACHED = 200_000
+"""Numbers in the rows that are treated at once, so that they stay in the cache."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,8 +138,8 @@ class Bounds:
             if self.exact and not torch.is_grad_enabled():
                 squares = torch.diagonal(self.S[index], dim1=1, dim2=2)
             else:
-                eye = torch.eye(v.shape[1]).to(v)[None]
-                squares = torch.cat([self.forms(index, rows) for rows in eye.split(_ROWS, dim=1)], dim=1)
+                eye, count = torch.eye(v.shape[1]).to(v)[None], max(_CACHED // v.numel(), 1)
+                squares = torch.cat([self.forms(index, rows) for rows in eye.split(count, dim=1)], dim=1)
             reach = self.radius[:, None] * root(squares)
             low, high = v - reach, v + reach
             if self.relaxation is not None and index:

@@ -34,24 +34,8 @@ _IDENTITIES = ("dropout", "alpha_dropout", "feature_dropout", "feature_alpha_dro
 _FLAT = ("flatten", "view", "reshape", "clone", "contiguous", "alias", *_IDENTITIES)
 """Operations that keep all elements in their order."""
 _AFFINE = ARRANGING | {
-    *(
-        "linear",
-        "addmm",
-        "matmul",
-        "mm",
-        "mv",
-        "add",
-        "sub",
-        "rsub",
-        "mul",
-        "div",
-        "neg",
-        "mean",
-        "sum",
-        "cumsum",
-        "lerp",
-    ),
-    *("batch_norm", "pad", "constant_pad_nd", "clone", "contiguous", "alias", "to", "_to_copy", *_IDENTITIES),
+    *("linear", "addmm", "matmul", "mm", "mv", "add", "sub", "rsub", "mul", "div", "neg", "mean", "sum", "cumsum"),
+    *("lerp", "batch_norm", "pad", "constant_pad_nd", "clone", "contiguous", "alias", "to", "_to_copy", *_IDENTITIES),
     *(f"{kind}{d}d" for kind in ("conv", "conv_transpose", "avg_pool", "adaptive_avg_pool") for d in (1, 2, 3)),
     *("upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d"),
 }
@@ -109,9 +93,18 @@ class Segment:
         """The matrix of the map, (targets, width)."""
         if (own := self._linear(held)) is not None:
             return own[0]
+        return self.change(held, torch.eye(self.width).to(self.zero)).T
+
+    def change(self, held: Values, rows: torch.Tensor) -> torch.Tensor:
+        """rows·weightᵀ, (batch, targets)."""
+        values = self.values(held, torch.cat([rows, self.zero]))
+        return values[:-1] - values[-1:]
+
+    @property
+    def zero(self) -> torch.Tensor:
+        """An input, (1, width)."""
         like = self.known[0].meta["val"]
-        eye = torch.eye(self.width, dtype=like.dtype, device=like.device)
-        return (self.values(held, eye) - self.values(held, 0.0 * eye[:1])).T
+        return torch.zeros(1, self.width, dtype=like.dtype, device=like.device)
 
     def _linear(self, held: Values) -> list[torch.Tensor] | None:
         """The weight, and the bias if it has one, of a single linear layer, where the map is no more than that."""
@@ -191,7 +184,7 @@ class LiveModule:
         """Refuse segments that are not affine: for random points f(2a - b) = 2f(a) - f(b)."""
         layers, generator = self.now(module), torch.Generator().manual_seed(0)
         for index, segment in enumerate(self.segments):
-            a, b = torch.randn(2, _POINTS, segment.width, generator=generator).to(layers.zero(index))
+            a, b = torch.randn(2, _POINTS, segment.width, generator=generator).to(segment.zero)
             f = [layers.affine(index, z) for z in (2.0 * a - b, a, b)]
             if not torch.allclose(f[0], 2.0 * f[1] - f[2], rtol=1e-3, atol=1e-3 * float(f[0].abs().max())):
                 names = ", ".join(dict.fromkeys(name_of(node.target) for node in segment.way))
@@ -235,15 +228,9 @@ class Layers:
         """The pre-activations of a layer, (batch, neurons)."""
         return self.cut.segments[index].values(self.held, z)
 
-    def zero(self, index: int) -> torch.Tensor:
-        """An input of a layer, (1, width)."""
-        segment = self.cut.segments[index]
-        like = segment.known[0].meta["val"]
-        return torch.zeros(1, segment.width, dtype=like.dtype, device=like.device)
-
     def bias(self, index: int) -> torch.Tensor:
         """(neurons,)"""
-        return self.affine(index, self.zero(index))[0]
+        return self.affine(index, self.cut.segments[index].zero)[0]
 
     def activate(self, index: int, v: torch.Tensor) -> torch.Tensor:
         """φ(v) of a hidden layer, (batch, neurons)."""

@@ -32,7 +32,6 @@ def certified_margin_loss(
     radius: float,
     *,
     most: int = _LOCAL,
-    relaxation: bool = False,
 ) -> torch.Tensor:
     """Cross-entropy of logits that are raised by as much as they may gain on the label within the radius.
 
@@ -50,8 +49,6 @@ def certified_margin_loss(
         The ℓ2 radius to certify; begin with a small one, see :func:`growing`.
     most
         How many images of the batch get a local bound. 0 leaves the product of norms alone.
-    relaxation
-        As for :func:`local_bound`.
 
     Examples
     --------
@@ -73,7 +70,7 @@ def certified_margin_loss(
         others = others[chosen]
     if len(chosen):
         radii = torch.full((len(chosen),), radius, dtype=x.dtype, device=x.device)
-        found = Bounds(layers, x[chosen], radii, relaxation=relaxation, exact=len(layers.weights) > _QUICK)
+        found = Bounds(layers, x[chosen], radii, relaxation=False, exact=len(layers.weights) > _QUICK)
         where = (chosen[:, None], others)
         slopes = slopes.index_put(where, torch.minimum(found.pairwise(y[chosen], others), slopes[where]))
     return cross_entropy(outputs + radius * slopes * (1 - one_hot(y, outputs.shape[1])), y)
@@ -88,32 +85,27 @@ def growing(radius: float, steps: int, share: float = 0.5) -> Callable[[int], fl
 
 def _by_norms(layers: Layers) -> torch.Tensor:
     """Bounds of f_i - f_j by the product of norms, (outputs, outputs)."""
-    hidden = len(layers.cut.applied)
-    last = layers.cut.segments[hidden].weight(layers.held)
+    *hidden, end = layers.cut.segments
+    last = end.weight(layers.held)
     scale = torch.ones(()).to(last)
-    for index, (neurons, right) in enumerate(zip(layers.cut.neurons, _directions(layers), strict=True)):
+    for segment, neurons, right in zip(hidden, layers.cut.neurons, _directions(layers), strict=True):
         everywhere = np.full(neurons.size, np.inf)
         steepest = max(float(np.abs(end).max()) for end in neurons.slope_range(-everywhere, everywhere))
-        scale = scale * steepest * torch.linalg.vector_norm(_change(layers, index, right))
+        scale = scale * steepest * torch.linalg.vector_norm(segment.change(layers.held, right))
     gram = last @ last.T
     axes = torch.diagonal(gram)
     return scale * root((axes[:, None] + axes - 2.0 * gram).clamp_min(0.0))
 
 
-def _change(layers: Layers, index: int, right: torch.Tensor) -> torch.Tensor:
-    """W·right of a layer."""
-    return layers.affine(index, right) - layers.bias(index)
-
-
 def _directions(layers: Layers) -> list[torch.Tensor]:
     """Unit vectors near those that the hidden layers' weights stretch most; nearer by a step with every call."""
     known, found = _vectors.get(layers.cut), []
-    for index in range(len(layers.cut.applied)):
-        right = known[index] if known else 1.0 + torch.rand_like(layers.zero(index))
+    for index, segment in enumerate(layers.cut.segments[:-1]):
+        right = known[index] if known else 1.0 + torch.rand_like(segment.zero)
         for _ in range(1 if known else _FIRST):
             with torch.enable_grad():
                 right = right.requires_grad_()
-                square = 0.5 * _change(layers, index, right).square().sum()
+                square = 0.5 * segment.change(layers.held, right).square().sum()
             (right,) = torch.autograd.grad(square, right)  # WᵀW·right
             right = right / torch.linalg.vector_norm(right).clamp_min(1e-30)
         found.append(right)
