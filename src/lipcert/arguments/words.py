@@ -9,6 +9,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from lipcert.errors import InvalidInput
+
 _SHOWN = 6
 """Coordinates of a point that are shown."""
 _SCALES = 4
@@ -68,6 +70,18 @@ def scale_in_words(scale: Any) -> str:
     shown = flat if len(flat) <= _SCALES else [*flat[:3], "…", flat[-1]]
     words = ", ".join(f"{x:g}" if isinstance(x, (int, float)) else str(x) for x in shown)
     return f"({words})" if np.ndim(scale) else words
+
+
+def positive_scale(value: Any) -> float | tuple[float, ...]:
+    """The scale of a norm: a positive number, or one per coordinate."""
+    try:
+        scale = np.asarray(1.0 if value is None else value, dtype=float)
+    except (TypeError, ValueError, RuntimeError):
+        scale = np.zeros(0)
+    if scale.ndim > 1 or not scale.size or not ((scale > 0.0) & (scale < np.inf)).all():
+        words = scale_in_words(value)
+        raise InvalidInput(f"scale must be a positive number, or one per coordinate, all finite; got {words}")
+    return tuple(scale.tolist()) if scale.ndim else float(scale)
 
 
 class NormWords:

@@ -325,11 +325,6 @@ class Near:
         other = Near.of(other)
         return Near(np.where(which, other.value, self.value), np.where(which, other.error, self.error))
 
-    @staticmethod
-    def rounded(value: Array, size: Array, n: int) -> Near:
-        """Sums as computed, of terms that are rounded up to n times; ``size``: the sums of their sizes as computed."""
-        return Near(value, (gamma(n) * size + 8.0 * n * ETA) * UP)
-
     def shifted(self, power: int | Array) -> Near:
         """x·2^power, exact but for underflow, half a unit of the value and half a unit of the error."""
         value = np.ldexp(self.value, power)

@@ -69,8 +69,7 @@ def _cube_above(S: Array) -> Array:
     total = inflate(np.abs(S).sum(axis=-1).sum(axis=-1), 2 * n + 2)
     if n <= FEW:
         signs = _signs(n)
-        values = ((signs @ S) * signs).sum(axis=-1).max(axis=-1)
-        return np.fmin(total, Near.rounded(values, total, 2 * n).above)
+        return np.fmin(total, (Near.of(signs) @ S * signs).sum().above.max(axis=-1))
     if not np.isfinite(S).all():
         return total
     return np.fmin(total, inflate(n * np.maximum(largest_eigenvalue_above(S), 0.0), 1))
@@ -123,8 +122,8 @@ def _corners(middle: Array, q: str) -> Array:
     """At least the norm of a matrix (..., m, n) from ℓ∞ to ℓ1 or ℓ2."""
     m, n = middle.shape[-2:]
     if n <= FEW:
-        values = Near.rounded(middle @ _signs(n).T, np.abs(middle).sum(axis=-1)[..., None], n)  # corners last
-        return _lengths(np.swapaxes(values.size, -1, -2), q).max(axis=-1)
+        images = Near.of(middle) @ _signs(n).T  # corners last
+        return _lengths(images.T.size, q).max(axis=-1)
     return inflate(spectral_above(middle) * np.sqrt(float(n * m if q == "l1" else n)), 3)
 
 

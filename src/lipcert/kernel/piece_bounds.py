@@ -248,8 +248,8 @@ class Bounding(ABC):
             if sweep.empty[0]:
                 return True
             low, high = piece.low[0], piece.high[0]
-            asked = np.where(weights > 0.0, weights * low, np.where(weights < 0.0, weights * high, 0.0))
-            least = Near.rounded(asked.sum(), np.abs(asked).sum(), len(asked) + 1).below
+            least_at = np.where(weights > 0.0, low, np.where(weights < 0.0, high, 0.0))
+            least = (Near.of(weights) * least_at).sum().below
             extra = self.layers(weights[None])
             rows = np.zeros((1, self.network.sizes[-2]))
             return bool(sweep.traces[0].above(len(extra), np.zeros(1, dtype=int), rows, extra)[0] < least)
