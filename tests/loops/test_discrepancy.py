@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -93,7 +94,7 @@ def test_a_linear_difference_is_known_exactly() -> None:
 
 
 def no_sums(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Program, "sum_error", lambda self, layer, sizes: np.zeros((len(sizes), layer.size)))
+    patch.setattr(Program, "sum_error", lambda self, layer, low, high: np.zeros((len(low), layer.size)))
 
 
 def test_planted_mistakes_of_rounding_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,6 +110,50 @@ def test_planted_mistakes_of_rounding_are_noticed(monkeypatch: pytest.MonkeyPatc
     assert holds()
     monkeypatch.setattr(Program, "weights", lambda self, layer: layer)
     assert not holds()
+
+
+def on_the_way(terms: list[Fraction], rng: np.random.Generator, way: int) -> Fraction:
+    """The sizes of all sums of two or more that are made while terms are added, in some order or other."""
+    left, total = sorted(terms, reverse=way != 1), Fraction(0)
+    while len(left) > 1:
+        one, two = (0, 1) if way < 2 else rng.choice(len(left), 2, replace=False)
+        left = [left[one] + left[two], *(x for k, x in enumerate(left) if k not in (one, two))]
+        total += abs(left[0])
+    return total
+
+
+@pytest.mark.parametrize("share", [1.0, 0.7])
+def test_sums_in_any_order_lose_no_more(share: float) -> None:
+    """In fractions, for random trees, and with all that is positive first; with a share of it that is noticed."""
+    rng, worst, unit = np.random.default_rng(2), 0.0, 2.0**-40
+    for number in range(40):
+        terms = np.array([1.0, -1.0] * 3) if number == 0 else rng.standard_normal(int(rng.integers(2, 9))) ** 3
+        layer = lc.Network.from_weights([terms[None, 1:]], [terms[:1]]).layers[0]
+        ones = np.ones((1, len(terms) - 1))
+        found = Program("float64", unit, 0.0, 0.0).sum_error(layer, ones, ones).item() / unit
+        exact = [Fraction(x) for x in terms.tolist()]
+        sizes = [on_the_way(exact, rng, way) + sum(map(abs, exact)) for way in range(60)]
+        worst = max(worst, float(max(sizes)) / (share * found))
+    assert (worst <= 1.0) == (share == 1.0)
+
+
+@pytest.mark.parametrize("name", ["_times", "_above", "_common"])
+def test_planted_mistakes_of_differences_are_noticed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Middles of slopes for slopes, sums by lines that are half of what they are, and what is in one interval only."""
+    real = getattr(discrepancy, name)
+    rules: dict[str, Callable[..., Any]] = {
+        "_times": lambda x, slopes: real(x, [0.5 * (slopes[0] + slopes[1])] * 2),
+        "_above": lambda *asked: 0.5 * real(*asked),
+        "_common": lambda x, y: replace(real(x, y), error=0.5 * real(x, y).error),
+    }
+    monkeypatch.setattr(discrepancy, name, rules[name])
+    network, held = random_network(7, (2, 8, 8, 1), "relu", gain=2.0), []
+    x = np.random.default_rng(1).uniform(-1, 1, (20_000, 2))
+    for steps in (3, 5, 8):
+        other = rounded(network, steps)
+        found, apart = _proved(network, other, BOX, (4, 4), "", 0.0), other(x) - network(x)
+        held.append((found.lower <= apart.min(axis=0)).all() and (apart.max(axis=0) <= found.upper).all())
+    assert not all(held)
 
 
 def test_slopes_reach_where_the_second_network_is(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,6 +36,7 @@ from lipcert.audit.balls import (
     mid,
     norm,
     positive_definite,
+    rad,
     require,
     root,
     size,
@@ -409,6 +410,17 @@ _DEEPEST = 12
 """A box of the grid is cut so often at most, where lines of this package prove less than those of the claim."""
 
 
+def _tops(terms: Balls) -> list[arb]:
+    """At least the sums of the 1, 2, … largest of some terms, of those that may be positive."""
+    return list(np.cumsum(balls(-np.sort(np.minimum([-upward(x) for x in terms], 0.0)))))
+
+
+def _values(layer: engine.Layer, interval: Interval) -> Balls:
+    """The activations of a layer over an interval."""
+    views = layer.views(interval)
+    return hull(*(np.array([sign * view.top(sign, arb(0)) for view in views], dtype=object) for sign in (-1, 1)))
+
+
 class _Discrepancy:
     """Boxes of a grid, and halves of them where that is needed."""
 
@@ -455,37 +467,57 @@ class _Discrepancy:
         trace = engine.relaxed(self.model, box, intervals)
         if trace is None:
             raise ProofFailed("the intervals of a layer are empty")
-        z, error, local, passed = hull(box.lower, box.upper), zeros(len(box.lower)), [], []
+        z = second = hull(box.lower, box.upper)
+        gap, passed = zeros(len(z)), list[Any]()
         for index, (one, two) in enumerate(zip(self.model, self.second, strict=True)):
-            found = dot(two.weight - one.weight, z) + two.bias - one.bias
-            found = found + self._lost_in_sums(two, size(z) + error)
-            local.append(found)
+            change, shift = two.weight - one.weight, two.bias - one.bias + self._lost_in_sums(two, second)
+            found = dot(change, z)
+            moved = dot(two.weight, gap) + found + shift
+            ends = both((lower(moved), upper(moved)), self._traced(trace, two, change, shift, passed))
             if one.neurons is None:
-                break
-            moved = upper(dot(size(two.weight), error) + size(found))
-            slopes = hull(*one.slopes((lower(intervals[index][0] - moved), upper(intervals[index][1] + moved))))
-            z = hull(trace.lines[index].floor, trace.lines[index].roof)
-            lost = self._lost_in_activations(one, size(z) + size(slopes) * moved)
-            error = upper(size(slopes) * moved + lost)
-            passed.append((slopes, np.frompyfunc(lambda x: arb(0, x), 1, 1)(lost)))
-        A, total = self.second[-1].weight, local[-1]
-        for two, found, (slopes, lost) in zip(self.second[-2::-1], local[-2::-1], passed[::-1], strict=True):
-            total = total + dot(A, slopes * found + lost)
-            A = dot(A * slopes, two.weight)
-        return lower(total), upper(total)
+                return ends
+            (low, high), moved = intervals[index], hull(*ends)
+            there = lower(low + ends[0]), upper(high + ends[1])
+            slopes = hull(*one.slopes((smaller(low, there[0]), larger(high, there[1]))))
+            z, second = hull(trace.lines[index].floor, trace.lines[index].roof), _values(one, there)
+            apart, direct = slopes * moved, second - z
+            gap = hull(*both((lower(apart), upper(apart)), (lower(direct), upper(direct))))
+            lost = np.frompyfunc(lambda x: arb(0, x), 1, 1)(self._lost_in_activations(one, size(second)))
+            gap, second = gap + lost, second + lost
+            passed.append((two, change, size(found), shift, slopes, lost))
+        raise AssertionError("a network ends with a layer without activations")
 
-    def _lost_in_sums(self, layer: engine.Layer, sizes: Balls) -> Balls:
-        """What a program loses in the sums of a layer, as balls around 0."""
+    @staticmethod
+    def _traced(trace: engine.Trace, layer: engine.Layer, change: Balls, shift: Balls, passed: list[Any]) -> Interval:
+        """The difference of a layer's values from those of all layers before, the last first."""
+        A, total, rows = layer.weight, shift, [change]
+        for two, step, sizes, own, slopes, lost in passed[::-1]:
+            steep = A * slopes
+            total = total + dot(rad(steep), np.frompyfunc(lambda x: arb(0, x), 1, 1)(upper(sizes)))
+            total = total + dot(steep, own) + dot(A, lost)
+            rows.insert(0, dot(mid(steep), step))
+            A = dot(steep, two.weight)
+        *before, top = rows
+        below, above = (trace.above(len(before), sign * top, before=[sign * row for row in before]) for sign in (-1, 1))
+        return lower(total - below), upper(total + above)
+
+    def _lost_in_sums(self, layer: engine.Layer, values: Balls) -> Balls:
+        """What a program loses in the sums of a layer, as balls around 0; kernel/discrepancy.py says why."""
         if self.program is None:
             return zeros(layer.size)
         sums, stored, tiny = self.program
-        n, W = layer.weight.shape[1], size(layer.weight)
-        total = dot(W, sizes) + size(layer.bias)
-        require(all(2 * x < ball(float(np.finfo(self.claim.precision).max)) for x in total), "a sum may overflow")
-        unit = arb(2) ** -sums
-        lost = total * ((n + 2) * unit / (1 - (n + 2) * unit) + (arb(2) ** -stored if stored < sums else 0))
-        lost = lost + arb(2) ** tiny * 3 * (n + 2) * (2 + largest(sizes) + largest(np.ravel(W)))
-        return np.frompyfunc(lambda x: arb(0, x.upper()), 1, 1)(lost)
+        n, unit, found = layer.weight.shape[1] + 2, arb(2) ** -sums, zeros(layer.size)
+        for k in range(layer.size):
+            terms = np.append(layer.weight[k] * values, layer.bias[k])
+            whole = size(terms.sum())
+            tops = [larger(*pair) for pair in zip(*(_tops(sign * terms) for sign in (1, -1)), strict=True)]
+            ways = sum((smaller(x, whole + y) for x, y in zip(tops[1:], tops[-2::-1], strict=True)), arb(0))
+            total = size(terms).sum()
+            require(2 * total < ball(float(np.finfo(self.claim.precision).max)), "a sum may overflow")
+            lost = unit * (ways + total * (1 + n * n * unit / (1 - n * unit)))
+            least = arb(2) ** tiny * 4 * n * (2 + largest(size(values)) + largest(np.ravel(size(layer.weight))))
+            found[k] = lost + (arb(2) ** -stored * (whole + lost) if stored < sums else 0) + least
+        return np.frompyfunc(lambda x: arb(0, x.upper()), 1, 1)(found)
 
     def _lost_in_activations(self, layer: engine.Layer, sizes: Balls) -> Balls:
         if self.program is None or layer.neurons is None:

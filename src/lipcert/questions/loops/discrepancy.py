@@ -26,9 +26,12 @@ _ULPS: Final = 4.0
 MOST: Final = 2**16
 """Boxes at most."""
 _GAIN: Final = 0.98
-"""Cutting goes on while it makes the widest difference smaller by this factor."""
+_IDLE: Final = 3
+"""Cutting ends if so many cuts, one after the other, do not make the widest difference smaller by this factor."""
 _FEW: Final = 8
-"""Inputs up to which a region is cut."""
+"""Inputs with a width up to which a region is cut."""
+_POINTS: Final = 32
+"""Points at which slopes say which side to cut: where the network changes most along a box."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,7 +171,11 @@ def _cut(
     if not isinstance(region, (Ball, Box)):
         raise InvalidInput("this needs a bounded region, a Ball or a Box")
     check_region(region, network.inputs)
-    cuts = (1,) * network.inputs
+    cuts, idle = (1,) * network.inputs, 0
+    lower, upper = corners(region)
+    points = np.random.default_rng(0).uniform(lower, upper, (_POINTS, network.inputs))
+    lengths = (upper - lower) * np.abs(network.jacobian(points)).sum(axis=(0, 1))
+    few = np.count_nonzero(lengths) <= _FEW
     with timed(seconds, progress), suited_to(max(network.sizes)):
         while True:
             clock().say(f"{math.prod(cuts):,} boxes")
@@ -178,9 +185,11 @@ def _cut(
             gain = 0.0 if best is None else float((found.bound / best.bound).max(initial=0.0, where=best.bound > 0.0))
             best = found if best is None or gain < 1.0 else best
             best = replace(best, seconds=time.perf_counter() - started)
-            if gain > _GAIN or network.inputs > _FEW or math.prod(cuts) * 2 > MOST or clock().left < 2.5 * taken:
+            idle = idle + 1 if gain > _GAIN else 0
+            if idle > _IDLE or not few or math.prod(cuts) * 2 > MOST or clock().left < 2.5 * taken:
                 return best
-            cuts = _finer(cuts, region)
+            longest = int(np.argmax(lengths / np.array(cuts)))
+            cuts = tuple(2 * count if k == longest else count for k, count in enumerate(cuts))
 
 
 def _proved(
@@ -190,14 +199,6 @@ def _proved(
     room = (ROOM - 1.0) * np.maximum(np.abs(fact.lower), np.abs(fact.upper))
     ends = np.nextafter(fact.lower - room, -np.inf), np.nextafter(fact.upper + room, np.inf)
     return Discrepancy(network.digest, fact.other, precision, ulps, region, cuts, *ends, 0.0, (fact,), network.names)
-
-
-def _finer(cuts: tuple[int, ...], region: Ball | Box) -> tuple[int, ...]:
-    """Twice as many intervals along the side where they are longest."""
-    lower, upper = corners(region)
-    lengths = (upper - lower) / np.array(cuts)
-    widest = int(np.argmax(lengths))
-    return tuple(2 * count if k == widest else count for k, count in enumerate(cuts))
 
 
 def recheck_discrepancy(network: Network, claim: Discrepancy, other: Network | None) -> Discrepancy:
