@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -67,14 +67,16 @@ def read_mat(path: Path, activation: Any = None) -> Network:
     try:
         data = path.read_bytes()
         arrays = variables(data, _WANTED)
-        if not {"weights", "W", "IW"} & set(arrays) and any(re.fullmatch(_NUMBERED, name) for name in arrays):
-            arrays = {name: value for name, value in variables(data, tuple(arrays)).items() if name[:2] != "__"}
-            vectors = {name: _bias(value) for name, value in arrays.items() if re.fullmatch("b[0-9]+", name)}
-            return _numbered(path, {**arrays, **vectors}, activation)
+        if not {"weights", "W", "IW"} & set(arrays):  # numbered, or in a struct
+            arrays = {name: value for name, value in variables(data).items() if name[:2] != "__"}
     except NewerFormat:
         raise UnreadableModel(f"{path} is a MATLAB 7.3 file; save it again with save(…, '-v7')") from None
-    except (OSError, ValueError) as error:
+    except Exception as error:  # a damaged file makes the parser fail in any way it likes
         raise _damaged(path, "a MATLAB file", error) from None
+    if any(re.fullmatch(_NUMBERED, name) for name in arrays):
+        return _numbered(
+            path, {k: _bias(v) if re.fullmatch("b[0-9]+", k) else v for k, v in arrays.items()}, activation
+        )
     structs = [value for value in arrays.values() if isinstance(value, dict)]
     if len(structs) == 1 and not {"weights", "W", "IW"} & set(arrays):
         (arrays,) = structs
@@ -96,18 +98,14 @@ def _of_matlab(path: Path, arrays: Mapping[str, Any]) -> Array:
     """The weights of one layer after the other, IW{1}, LW{2,1}, LW{3,2}, …; any other connection is refused."""
     first, others = (np.atleast_2d(np.asarray(arrays.get(name), dtype=object)) for name in ("IW", "LW"))
     count = first.shape[0]
-    chain = [(0, 0), *((count + i, i - 1) for i in range(1, count))]
-    table = {(i, j): v for (i, j), v in np.ndenumerate(first)}
-    table |= {(count + i, j): v for (i, j), v in np.ndenumerate(others)} if count > 1 else {}
-    there = {place for place, value in table.items() if np.size(value)}
-    if there != set(chain):
+    table = {("IW", *place): v for place, v in np.ndenumerate(first)}
+    table |= {("LW", *place): v for place, v in np.ndenumerate(others)} if count > 1 else {}
+    chain = [("IW", 0, 0), *(("LW", i, i - 1) for i in range(1, count))]
+    if {place for place, value in table.items() if np.size(value)} != set(chain):
         raise UnreadableModel(f"{path}: IW and LW must connect one input and each layer to the next, and nothing else")
-    return _column([table[place] for place in chain])
-
-
-def _column(values: Sequence[Any]) -> Array:
-    column = np.empty(len(values), dtype=object)
-    column[:] = values
+    column = np.empty(count, dtype=object)
+    for row, place in enumerate(chain):
+        column[row] = table[place]
     return column
 
 
@@ -236,10 +234,10 @@ def _names(path: Path, value: Any) -> list[str] | None:
 
 
 def _cells(path: Path, name: str, value: Any) -> list[Any]:
-    if not (isinstance(value, np.ndarray) and value.dtype == object and value.size and value.size == max(value.shape)):
-        came = f"{type(value).__name__} of shape {np.shape(value)}" if np.size(value) else "nothing"
-        raise UnreadableModel(f"{path}: '{name}' must be a cell array with one matrix a layer, got {came}")
-    return list(value.ravel())
+    if isinstance(value, np.ndarray) and value.dtype == object and 0 < value.size == max(value.shape):
+        return list(value.ravel())
+    came = f"{type(value).__name__} of shape {np.shape(value)}" if np.size(value) else "nothing"
+    raise UnreadableModel(f"{path}: '{name}' must be a cell array with one matrix a layer, got {came}")
 
 
 def _bias(cell: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -110,19 +110,38 @@ class Builder:
         except (Unsupported, LipcertError) as reason:  # LipcertError: a parameter outside what an activation allows
             self.offenders.append(Offender(source, kind, shape, str(reason)))
 
+    def step(
+        self,
+        source: str,
+        kind: str,
+        shapes: Sequence[tuple[int, ...] | None],
+        operands: Sequence[Any],
+        read: Callable[[bool], Sequence[Any] | None],
+    ) -> Sequence[Any]:
+        """What an operation gives, as ``read`` says, or stand-ins of these shapes, so that others are found.
+
+        ``read`` is told whether one of the operands is unknown.
+        """
+        with self.reading(source, kind, shapes[0] if shapes else None):
+            if any(isinstance(operand, Positions) for operand in operands):
+                raise Unsupported(Positions.reason)
+            found = read(any(isinstance(operand, Opaque) for operand in operands))
+            if found is not None:
+                return found
+        nodes = tuple(operand.node for operand in operands if isinstance(operand, Tensor))
+        return [Opaque() if shape is None else self.add_node(ops.Unknown(), nodes, shape) for shape in shapes]
+
     def finish(self, output: Any) -> Graph:
         """The graph up to an output, which may be a constant, or an error with every offender."""
         if isinstance(output, Positions):
             self.offenders.append(Offender("output", "output", None, output.reason))
-        last = self.tensor(output) if isinstance(output, (Tensor, np.ndarray)) else self.unknown((1,))
+        last = (
+            self.tensor(output) if isinstance(output, (Tensor, np.ndarray)) else self.add_node(ops.Unknown(), (), (1,))
+        )
         graph = Graph(tuple(self.nodes), last.node).live()
         if self.offenders:
             refuse(self.offenders)
         return graph
-
-    def unknown(self, shape: Sequence[int], operands: Sequence[Any] = ()) -> Tensor:
-        """A stand-in for what could not be translated."""
-        return self.add_node(ops.Unknown(), tuple(o.node for o in operands if isinstance(o, Tensor)), tuple(shape))
 
     def constant(self, value: Array) -> Tensor:
         """A constant as a tensor."""
@@ -274,49 +293,29 @@ class Builder:
             raise Unsupported("it divides by zero")
         return self.scale(self.tensor(x), Precise.of(y).reciprocal())
 
-    def matmul(self, x: Value, y: Value | Precise) -> Tensor:
+    def matmul(self, x: Value, y: Value) -> Tensor:
         """Matrix product as numpy's."""
-        if isinstance(x, Tensor) and isinstance(y, Tensor):
-            return self._bilinear(x, y)
         if not isinstance(x, Tensor) and not isinstance(y, Tensor):
             x = self.constant(x)
-        tensor, fixed = (x, Precise.of(y)) if isinstance(x, Tensor) else (y, Precise.of(x))
-        assert isinstance(tensor, Tensor)
-        places, numbers = positions(tensor.shape), np.arange(fixed.high.size).reshape(fixed.shape)
-        one, two = (places, numbers) if tensor is x else (numbers, places)
+        one, two = (positions(side.shape) for side in (x, y))
         ends = (*one.shape[-2:-1], *two.shape[1:][-1:])  # a vector has no rows, or no columns
         one, two = (one[None] if one.ndim == 1 else one), (two[:, None] if two.ndim == 1 else two)
-        if min(one.ndim, two.ndim) < 2 or one.shape[-1] != two.shape[-2] or not numbers.size:
+        if min(one.ndim, two.ndim) < 2 or one.shape[-1] != two.shape[-2] or not one.size * two.size:
             raise Unsupported(f"shapes do not fit: {x.shape} times {y.shape}")
         batch = common_shape(one.shape[:-2], two.shape[:-2])
-        full = (*batch, one.shape[-2], two.shape[-1], one.shape[-1])
-        self.room.take(*full)
-        left, right = one[..., None, :], np.swapaxes(two, -1, -2)[..., None, :, :]
-        columns, entries = (left, right) if tensor is x else (right, left)
-        rows = positions(full[:-1])[..., None]
-        i, j, k = (np.broadcast_to(index, full).ravel() for index in (rows, columns, entries))
-        shape = (*batch, *ends)
-        weight = PreciseMatrix.of_entries((math.prod(shape), tensor.size), i, j, fixed.reshape(-1).take(k))
-        return self.affine(tensor, weight, 0.0, shape)
-
-    def _bilinear(self, x: Tensor, y: Tensor) -> Tensor:
-        """The matrix product of two tensors."""
-        one, two = positions(x.shape), positions(y.shape)
-        ends = (*one.shape[-2:-1], *two.shape[1:][-1:])
-        one, two = (one[None] if one.ndim == 1 else one), (two[:, None] if two.ndim == 1 else two)
-        if one.shape[-1] != two.shape[-2]:
-            raise Unsupported(f"shapes do not fit: {x.shape} times {y.shape}")
-        batch = common_shape(one.shape[:-2], two.shape[:-2])
-        full = (*batch, one.shape[-2], two.shape[-1], one.shape[-1])
+        full, shape = (*batch, one.shape[-2], two.shape[-1], one.shape[-1]), (*batch, *ends)
         self.room.take(*full)
         pairs = one[..., None, :], np.swapaxes(two, -1, -2)[..., None, :, :]
         left, right = (np.broadcast_to(part, full).reshape(-1, full[-1]) for part in pairs)
-        return self.add_node(ops.Bilinear(left, right), (x.node, y.node), (*batch, *ends))
-
-    def along(self, x: Tensor, axis: int, matrix: Array | Precise) -> Tensor:
-        """A matrix (before, after) applied along an axis."""
-        last = self.view(x, lambda index: np.moveaxis(index, axis, -1))
-        return self.view(self.matmul(last, matrix), lambda index: np.moveaxis(index, -1, axis))
+        if isinstance(x, Tensor) and isinstance(y, Tensor):
+            return self.add_node(ops.Bilinear(left, right), (x.node, y.node), shape)
+        if not isinstance(x, Tensor):
+            x, y, left, right = y, x, right, left
+        assert isinstance(x, Tensor)
+        rows = np.repeat(np.arange(len(left)), full[-1])
+        numbers = Precise.of(y).reshape(-1).take(right.ravel())
+        weight = PreciseMatrix.of_entries((len(left), x.size), rows, left.ravel(), numbers)
+        return self.affine(x, weight, 0.0, shape)
 
     def totals(self, x: Tensor, seen: Array, shape: Sequence[int]) -> Tensor:
         """The sum over each row of positions; -1 stands for nothing."""
@@ -347,24 +346,19 @@ class Builder:
     def conv_transpose(
         self, x: Tensor, weight: Array, bias: Array | None, frame: Frame, more: Sequence[int], groups: int = 1
     ) -> Tensor:
-        """The adjoint of a convolution: one with the kernel turned round, of the image with zeros between its places.
+        """The transpose of the convolution of the result, at whose end there are ``more`` places.
 
-        The frame has the padding that is taken off the result, at whose end there are ``more`` places.
+        The frame has the padding that is taken off the result.
         """
         weight = np.asarray(weight, dtype=float)
         if len(x.shape) != weight.ndim or x.shape[1] != weight.shape[0] or x.shape[1] % groups:
             raise Unsupported(f"a kernel of shape {weight.shape} in {groups} groups does not fit {x.shape}")
-        sizes = [(n - 1) * s + 1 for n, s in zip(x.shape[2:], frame.stride, strict=True)]
-        reach = [d * (k - 1) for d, k in zip(frame.dilation, frame.kernel, strict=True)]
-        pads = [(r - a, r - z + m) for r, (a, z), m in zip(reach, frame.pads, more, strict=True)]
-        self.room.take(8, *x.shape[:2], *(n + sum(p) for n, p in zip(sizes, pads, strict=True)))
-        index = np.full((*x.shape[:2], *sizes), -1)
-        index[:, :, *(slice(None, None, s) for s in frame.stride)] = positions(x.shape)
-        blocks = np.reshape(weight, (groups, -1, *weight.shape[1:])).swapaxes(1, 2)  # groups, outputs, inputs, …
-        turned = np.flip(np.reshape(blocks, (-1, *blocks.shape[2:])), tuple(range(2, weight.ndim)))
-        once = [1] * len(sizes)
-        plain = Frame(frame.kernel, once, [(0, 0)] * len(sizes), frame.dilation)
-        return self.conv(self.pick(x, win.padded(index, pads)), turned, bias, plain, groups)
+        axes = zip(x.shape[2:], frame.stride, frame.dilation, frame.kernel, frame.pads, more, strict=True)
+        sizes = [(n - 1) * s + d * (k - 1) + 1 - sum(p) + m for n, s, d, k, p, m in axes]
+        found = self._convolution((x.shape[0], weight.shape[1] * groups, *sizes), frame, weight, groups)
+        inner = tuple(slice(n) for n in x.shape[2:])  # more places may have room at the end
+        rows = positions((x.shape[1], *found.places))[(slice(None), *inner)].ravel()
+        return self._affine_each(x, found.sparse()[rows].T.tocsr(), bias, (weight.shape[1] * groups, *sizes))
 
     def _convolution(self, shape: Sequence[int], frame: Frame, weight: Array, groups: int = 1) -> Convolution:
         """The convolution of pictures (batch, channels, …)."""

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from lipcert.errors import InvalidInput, LipcertError, UnreadableModel
-from lipcert.importers.builder import Opaque, Positions, Tensor, Unsupported
+from lipcert.importers.builder import Tensor, Unsupported
 from lipcert.importers.faithful import DOUBLE, SINGLE, Imported, Original, confirm
 from lipcert.importers.graph import Graph
 from lipcert.importers.lowering import lower
@@ -64,20 +64,23 @@ def read_module(
     if isinstance(points, torch.Tensor):
         points = points.detach().cpu().numpy()
     before = checks.state(module)
+    fast = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)  # attention layers are made of their parts, not one fused operation
     try:
-        with _plain_attention():
-            exported = _found(given, input_shape)
-            own = _without_softmax(exported) if drop_softmax else exported
-            reader = _Reader(own)
-            graph = reader.read()
-            checks.same_operations(given, exported.program, exported.example())
+        exported = _found(given, input_shape)
+        if drop_softmax:
+            _without_softmax(exported)
+        graph, off = _read(exported)
+        numbers = torch.randn(exported.shape, generator=torch.Generator().manual_seed(0), dtype=exported.dtype)
+        checks.same_operations(given, exported.program, numbers.to(given.place))
     finally:
-        checks.unchanged(before, checks.state(module))  # what changes a module is the cause of all else
+        torch.backends.mha.set_fastpath_enabled(fast)
+        checks.refuse_changes(before, checks.state(module))  # what changes a module is the cause of all else
     lowered = lower(graph)
     # where a softmax was dropped the graph stands for the module, whose operations are known to be the same
-    run = _runner(own.run if drop_softmax else given, exported)
+    run = _runner(exported.run if drop_softmax else given, exported, given.place)
     precision = SINGLE if exported.dtype == torch.float32 else DOUBLE
-    confirm(lowered.network, [Original(run, precision, "PyTorch", reader.build.off)], points)
+    confirm(lowered.network, [Original(run, precision, "PyTorch", off)], points)
     network = replace(lowered.network, input_shape=exported.shape[1:])
     return Imported(network, lowered.origins, sum(parameter.numel() for parameter in module.parameters()))
 
@@ -91,17 +94,12 @@ class _Given(torch.nn.Module):
     Whatever has a default and is not given keeps it: the module's own code sees the default, not a stand-in.
     """
 
-    def __init__(
-        self, module: torch.nn.Module, entry: str | None, fixed: Mapping[str, Any], chosen: str | int | None
-    ) -> None:
+    def __init__(self, module: torch.nn.Module, entry: str | None, fixed: Mapping[str, Any], chosen: Any) -> None:
         super().__init__()
-        self.model = module
-        self.entry, self.chosen, self.names = entry, chosen, list(fixed)
+        self.model, self.entry, self.chosen, self.names = module, entry, chosen, list(fixed)
         for name, value in fixed.items():
-            if isinstance(value, torch.Tensor):
-                self.register_buffer(f"fixed_{name}", value)
-            else:
-                setattr(self, f"fixed_{name}", value)
+            tensor, name = isinstance(value, torch.Tensor), f"fixed_{name}"
+            self.register_buffer(name, value) if tensor else setattr(self, name, value)
         self.training = False  # not eval(), which would change the module
 
     def forward(self, x: Any) -> Any:
@@ -120,11 +118,11 @@ class _Given(torch.nn.Module):
         """Where the module keeps its numbers."""
         return next((value.device for value in (*self.parameters(), *self.buffers())), torch.device("cpu"))
 
-    @property
-    def dtypes(self) -> tuple[torch.dtype, ...]:
-        """The types of numbers among parameters and buffers, the widest first; double where there are none."""
-        kinds = {v.dtype for v in (*self.model.parameters(), *self.model.buffers()) if v.is_floating_point()}
-        return tuple(kind for kind in (torch.float64, torch.float32) if kind in kinds) or (torch.float64,)
+
+def _dtypes(module: torch.nn.Module) -> list[torch.dtype]:
+    """The types of numbers among parameters and buffers, the widest first; double where there are none."""
+    kinds = {value.dtype for value in (*module.parameters(), *module.buffers())}
+    return [kind for kind in (torch.float64, torch.float32) if kind in kinds] or [torch.float64]
 
 
 def _chosen(result: Any, name: str | int) -> Any:
@@ -153,19 +151,18 @@ def _given(module: torch.nn.Module, fixed: Mapping[str, Any] | None, output: str
     if output is not None and (not isinstance(output, (str, int)) or isinstance(output, bool)):
         raise InvalidInput(f"output must be the name or the number of an output, got {output!r}")
     parameters = list(inspect.signature(module.forward).parameters.values())
-    names = [p.name for p in parameters if p.kind not in _MANY]
-    if strange := [name for name in fixed if name not in names]:
-        raise InvalidInput(f"fixed names {few(strange)}; forward takes {few(names)}")
-    free = [p for p in parameters if p.kind not in _MANY and p.name not in fixed]
+    named = [p for p in parameters if p.kind not in _MANY]
+    if strange := set(fixed) - {p.name for p in named}:
+        raise InvalidInput(f"fixed names {few(strange)}; forward takes {few(p.name for p in named)}")
+    free = [p for p in named if p.name not in fixed]
     if needed := [p.name for p in free[1:] if p.default is inspect.Parameter.empty]:
         raise UnreadableModel(
             f"the module takes {1 + len(needed)} inputs ({free[0].name}, {few(needed)}); a network has one: give the"
             f" others as fixed={{{needed[0]!r}: …}}"
         )
     if not free and not any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in parameters):
-        raise UnreadableModel(f"the module takes 0 inputs that are not fixed ({few(names)}); a network has one")
-    dtype = _Given(module, None, {}, None).dtypes[0]
-    values = {name: _plain(name, value, dtype) for name, value in fixed.items()}
+        raise UnreadableModel(f"the module takes 0 inputs that are not fixed ({few(fixed)}); a network has one")
+    values = {name: _plain(name, value, _dtypes(module)[0]) for name, value in fixed.items()}
     return _Given(module, free[0].name if free and free[0] is not parameters[0] else None, values, output)
 
 
@@ -178,9 +175,8 @@ def _plain(name: str, value: Any, dtype: torch.dtype) -> Any:
         return value.detach().clone()
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
-    raise InvalidInput(
-        f"fixed[{name!r}] must be an array, a tensor, a number, a string or None, got {type(value).__name__}"
-    )
+    kind = type(value).__name__
+    raise InvalidInput(f"fixed[{name!r}] must be an array, a tensor, a number, a string or None, got {kind}")
 
 
 # the export ------------------------------------------------------------------------------------------------------
@@ -188,22 +184,18 @@ def _plain(name: str, value: Any, dtype: torch.dtype) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class _Exported:
-    """A module's program, and its graph without operations in place; the shape is that of the input, with batch.
-
-    ``result`` is the node whose value is the output.
-    """
+    """A module's program, and its graph without operations in place; the shape is that of the input, with batch."""
 
     program: Callable[[Any], Any]
     graph: fx.GraphModule
-    result: fx.Node
     state: Mapping[str, torch.Tensor]
     shape: tuple[int, ...]
     dtype: torch.dtype
-    place: torch.device
 
-    def example(self) -> torch.Tensor:
-        numbers = torch.randn(self.shape, generator=torch.Generator().manual_seed(0), dtype=self.dtype)
-        return numbers.to(self.place)
+    @property
+    def result(self) -> fx.Node:
+        """The node whose value is the output; before it come buffers that change."""
+        return next(node.args[0][-1] for node in self.graph.graph.nodes if node.op == "output")
 
     def held(self, node: fx.Node, given: Any) -> Any:
         """What stands for a node that is no operation: a parameter, buffer or constant, or what is given."""
@@ -211,25 +203,9 @@ class _Exported:
 
     def run(self, x: torch.Tensor) -> torch.Tensor:
         """What the graph makes of an input."""
-        values: dict[fx.Node, Any] = {}
-        for node in self.graph.graph.nodes:
-            if node.op == "call_function":
-                args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda n: values[n])
-                values[node] = node.target(*args, **kwargs)
-            elif node.op != "output":
-                values[node] = self.held(node, x)
-        found: torch.Tensor = values[self.result]
+        nodes = [node for node in self.graph.graph.nodes if node.op == "placeholder"]
+        found: torch.Tensor = self.graph(*(self.held(node, x) for node in nodes))[-1]
         return found
-
-    @property
-    def calls(self) -> list[fx.Node]:
-        return [node for node in self.graph.graph.nodes if node.op == "call_function"]
-
-
-def _widened(leaf: Any) -> Any:
-    if isinstance(leaf, torch.Tensor):
-        return leaf.double() if leaf.dtype == torch.float32 else leaf
-    return torch.float64 if leaf is torch.float32 else leaf
 
 
 def _found(module: _Given, input_shape: Sequence[int] | None) -> _Exported:
@@ -267,8 +243,7 @@ def _exported(module: _Given, shape: tuple[int, ...]) -> _Exported:
     clock().say("exporting the module with torch.export (the first time in a process this loads its tracer)")
     try:
         with silent(), torch.no_grad():
-            example = torch.zeros(shape, dtype=dtype, device=module.place)
-            program = torch.export.export(module, (example,), strict=False)
+            program = torch.export.export(module, (torch.zeros(shape, dtype=dtype, device=module.place),), strict=False)
             whole = functional(program)
     except LipcertError:
         raise
@@ -278,30 +253,17 @@ def _exported(module: _Given, shape: tuple[int, ...]) -> _Exported:
             " values of tensors, nor hand them to Python or numpy: write choices with relu, clamp, abs or maximum, or"
             " load the part of the module that does not decide"
         ) from error
-    signature, graph = whole.graph_signature, whole.graph_module
+    signature, kept = whole.graph_signature, {**whole.constants, **whole.state_dict}
     changed = [s for s in signature.output_specs if s.kind.name in ("BUFFER_MUTATION", "PARAMETER_MUTATION")]
-    checks.refuse_changes(spec.target.removeprefix("model.") for spec in changed)
-    kept = {**whole.constants, **whole.state_dict}
+    checks.refuse_changes({}, dict.fromkeys((spec.target.removeprefix("model.") for spec in changed), True))
     state = {s.arg.name: kept[s.target].detach() for s in signature.input_specs if s.kind.name != "USER_INPUT"}
-    result = next(node.args[0][-1] for node in graph.graph.nodes if node.op == "output")
-    return _Exported(program.module(check_guards=False), graph, result, state, shape, dtype, module.place)
-
-
-@contextmanager
-def _plain_attention() -> Iterator[None]:
-    """Within the block attention layers are made of their parts, not of one fused operation."""
-    before = torch.backends.mha.get_fastpath_enabled()
-    torch.backends.mha.set_fastpath_enabled(False)
-    try:
-        yield
-    finally:
-        torch.backends.mha.set_fastpath_enabled(before)
+    return _Exported(program.module(check_guards=False), whole.graph_module, state, shape, dtype)
 
 
 def _type(module: _Given, shape: tuple[int, ...]) -> tuple[torch.dtype | None, str]:
     """The type of numbers that the module takes, or None and why it fails with any; buffers may have other types."""
     why = ""
-    for dtype in module.dtypes:
+    for dtype in _dtypes(module.model):
         try:
             with checks.quiet(), torch.no_grad():
                 module(torch.zeros(shape, dtype=dtype, device=module.place))
@@ -346,13 +308,13 @@ def _shape(node: fx.Node, first: int = 0) -> tuple[int, ...] | None:
     return tuple(value.shape[first:])
 
 
-def _without_softmax(exported: _Exported) -> _Exported:
-    """The export whose output is what the final softmax receives."""
-    if name_of(exported.result.target) not in _SOFTMAX:
-        last = name_of(exported.result.target)
+def _without_softmax(exported: _Exported) -> None:
+    """Let the output of the graph be what the final softmax receives."""
+    if (last := name_of(exported.result.target)) not in _SOFTMAX:
         raise InvalidInput(f"drop_softmax=True, but the last operation is {last}, not a softmax")
     (logits,) = exported.result.all_input_nodes
-    return replace(exported, result=logits)
+    exported.result.replace_all_uses_with(logits)
+    exported.graph.recompile()
 
 
 @contextmanager
@@ -367,12 +329,12 @@ def silent() -> Iterator[None]:
         logging.disable(before)
 
 
-def _runner(call: Callable[[torch.Tensor], torch.Tensor], exported: _Exported) -> Callable[[Array], Array]:
+def _runner(call: Callable[[Any], Any], exported: _Exported, place: torch.device) -> Callable[[Array], Array]:
     def run(x: Array) -> Array:
         given = torch.from_numpy(x.copy()).to(exported.dtype).reshape(exported.shape)
         try:
             with torch.no_grad(), checks.quiet():
-                return np.asarray(call(given.to(exported.place)).cpu().numpy().ravel(), dtype=float)
+                return np.asarray(call(given.to(place)).cpu().numpy().ravel(), dtype=float)
         except Exception as error:  # the module's own code
             raise UnreadableModel(
                 f"the module fails at an input with entries up to {np.abs(x).max():.3g} ({_first_line(error)});"
@@ -385,85 +347,72 @@ def _runner(call: Callable[[torch.Tensor], torch.Tensor], exported: _Exported) -
 # the graph, as the builder writes it -----------------------------------------------------------------------------
 
 
-class _Reader:
-    """Walks the exported graph and writes ours; what does not depend on the input is computed in double precision."""
+def _read(exported: _Exported) -> tuple[Graph, float]:
+    """The graph, or an error with every offender, and how far its activations are from the module's, relatively."""
+    build, values = TorchBuilder(exported.shape), dict[fx.Node, Any]()
+    for node in exported.graph.graph.nodes:
+        if node.op in ("placeholder", "get_attr"):
+            values[node] = _widened(exported.held(node, build.input))
+        elif node.op == "call_function" and node.users:
+            values[node] = _call(build, node, values)
+    output = values[exported.result]
+    return build.finish(array(output) if isinstance(output, torch.Tensor) else output), build.off
 
-    def __init__(self, exported: _Exported) -> None:
-        self.exported = exported
-        self.build = TorchBuilder(exported.shape)
-        self.values: dict[fx.Node, Any] = {}
 
-    def read(self) -> Graph:
-        """The finished graph, or an error with every offender."""
-        for node in self.exported.graph.graph.nodes:
-            if node.op in ("placeholder", "get_attr"):
-                self.values[node] = _widened(self.exported.held(node, self.build.input))
-            elif node.op == "call_function" and node.users:
-                self.values[node] = self._call(node)
-            if node is self.exported.result:
-                break
-        output = self.values[self.exported.result]
-        return self.build.finish(array(output) if isinstance(output, torch.Tensor) else output)
+def _widened(leaf: Any) -> Any:
+    if isinstance(leaf, torch.Tensor):
+        return leaf.double() if leaf.dtype == torch.float32 else leaf
+    return torch.float64 if leaf is torch.float32 else leaf
 
-    def _call(self, node: fx.Node) -> Any:
-        args: Any = fx.node.map_arg(node.args, lambda n: self.values[n])
-        kwargs: Any = fx.node.map_arg(node.kwargs, lambda n: self.values[n])
-        if node.target is operator.getitem:
-            return args[0][args[1]] if isinstance(args[0], (tuple, list)) else self._stand_in(node, [])
-        leaves: list[Any] = []
-        fx.node.map_aggregate((args, kwargs), leaves.append)
-        tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
-        if any(type(leaf) is Opaque for leaf in leaves):
-            return self._stand_in(node, tensors)
-        single = getattr(node.meta.get("val"), "dtype", None) == torch.float32
-        self.build.unit = 2.0**-24 if single else 2.0**-53
-        with self.build.reading(self._source(node), name_of(node.target), _shape(node)):
-            if any(isinstance(leaf, Positions) for leaf in leaves):
-                raise Unsupported(Positions.reason)
-            if not tensors:
-                return self._constant(node, args, kwargs)
-            result = translate(self.build, node.target, args, kwargs)
-            self._check(node, result)
-            return result
-        return self._stand_in(node, tensors)
 
-    def _check(self, node: fx.Node, result: Any) -> None:
-        """Refuse a result of less precision than the operands that depend on the input, or of another shape."""
-        value = node.meta.get("val")
-        if isinstance(value, torch.Tensor):
-            operands = [n.meta["val"].dtype for n in node.all_input_nodes if isinstance(self.values[n], Tensor)]
-            if _BITS.get(value.dtype, 0) < max((_BITS.get(dtype, 0) for dtype in operands), default=0):
-                raise Unsupported(f"it rounds to numbers of type {value.dtype}; keep to one type")
-        if isinstance(result, Tensor) and result.shape != _shape(node):
+def _call(build: TorchBuilder, node: fx.Node, values: Mapping[fx.Node, Any]) -> Any:
+    """The value of an operation; one that does not depend on the input is computed by PyTorch."""
+    args: Any = fx.node.map_arg(node.args, values.__getitem__)
+    kwargs: Any = fx.node.map_arg(node.kwargs, values.__getitem__)
+    if node.target is operator.getitem and isinstance(args[0], (tuple, list)):
+        return args[0][args[1]]
+    leaves: list[Any] = []
+    fx.node.map_aggregate((args, kwargs), leaves.append)
+    value, shape = node.meta.get("val"), _shape(node)
+    own = getattr(value, "dtype", None)
+
+    def read(opaque: bool) -> Sequence[Any] | None:
+        if opaque:
+            return None
+        if not any(isinstance(leaf, Tensor) for leaf in leaves):
+            return [_constant(node, args, kwargs)]
+        result = translate(build, node.target, args, kwargs)
+        before = [n.meta["val"].dtype for n in node.all_input_nodes if isinstance(values[n], Tensor)]
+        if own is not None and _BITS.get(own, 0) < max((_BITS.get(dtype, 0) for dtype in before), default=0):
+            raise Unsupported(f"it rounds to numbers of type {own}; keep to one type")
+        if isinstance(result, Tensor) and result.shape != shape:
             raise Unsupported(f"it was read with a result of shape {result.shape}; please report this model")
+        return [result]
 
-    def _stand_in(self, node: fx.Node, operands: Sequence[Tensor]) -> Any:
-        """What is used in the place of a result without translation, so that the others are found."""
-        shape = _shape(node)
-        return Opaque() if shape is None else self.build.unknown(shape, operands)
+    build.unit = 2.0**-24 if own == torch.float32 else 2.0**-53
+    return build.step(_source(node), name_of(node.target), [shape], leaves, read)[0]
 
-    def _constant(self, node: fx.Node, args: Any, kwargs: Any) -> Any:
-        """What does not depend on the input is left to PyTorch."""
-        target: Any = node.target
-        tags = getattr(target, "tags", ())
-        if torch.Tag.nondeterministic_seeded in tags and dict(bound(target, args, kwargs)).get("train") is not False:
-            raise Unsupported(
-                "it is random; keep random numbers in a buffer, or pass training=self.training to dropout"
-            )
-        try:
-            with torch.no_grad(), checks.quiet():  # in double precision, but numbers that it makes itself as they were
-                given = fx.node.map_aggregate((args, kwargs), _widened) if node.all_input_nodes else (args, kwargs)
-                return fx.node.map_aggregate(target(*given[0], **given[1]), _widened)
-        except Exception as error:  # it ran when the module did, but not on what was made of its operands here
-            raise Unsupported(f"it is called in an unknown way: {_first_line(error)}") from None
 
-    def _source(self, node: fx.Node) -> str:
-        """The layer of PyTorch's that an operation belongs to, or its own name, and the line of the user's file."""
-        stack = list((node.meta.get("nn_module_stack") or {}).values())
-        path, kind = stack[-1] if stack else ("", "")
-        name = path.removeprefix("model.") if str(kind).startswith("torch.nn.modules") else node.name
-        frames = re.findall(r'File "(.+)", line (\d+), in', node.meta.get("stack_trace") or "")
-        return name + _place([(file, int(number)) for file, number in frames])
+def _constant(node: fx.Node, args: Any, kwargs: Any) -> Any:
+    """What PyTorch makes of constants, in double precision, but of numbers that it makes itself as they were."""
+    target: Any = node.target
+    tags = getattr(target, "tags", ())
+    if torch.Tag.nondeterministic_seeded in tags and dict(bound(target, args, kwargs)).get("train") is not False:
+        raise Unsupported("it is random; keep random numbers in a buffer, or pass training=self.training to dropout")
+    try:
+        with torch.no_grad(), checks.quiet():
+            given = fx.node.map_aggregate((args, kwargs), _widened) if node.all_input_nodes else (args, kwargs)
+            return fx.node.map_aggregate(target(*given[0], **given[1]), _widened)
+    except Exception as error:  # it ran when the module did, but not on what was made of its operands here
+        raise Unsupported(f"it is called in an unknown way: {_first_line(error)}") from None
+
+
+def _source(node: fx.Node) -> str:
+    """The layer of PyTorch's that an operation belongs to, or its own name, and the line of the user's file."""
+    path, kind = (list((node.meta.get("nn_module_stack") or {}).values()) or [("", "")])[-1]
+    name = path.removeprefix("model.") if str(kind).startswith("torch.nn.modules") else node.name
+    frames = re.findall(r'File "(.+)", line (\d+), in', node.meta.get("stack_trace") or "")
+    return name + _place([(file, int(number)) for file, number in frames])
 
 
 def _place(frames: Sequence[tuple[str, int]]) -> str:

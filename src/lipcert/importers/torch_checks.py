@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from types import FunctionType, MethodType, ModuleType
 from typing import Any, Final
@@ -43,12 +43,11 @@ _IDLE: Final = ("detach", "alias", "_assert_tensor_metadata", "_assert_scalar", 
 
 def unwrapped(module: Any) -> nn.Module:
     """The module itself, where ``torch.compile`` or ``DataParallel`` has wrapped it."""
-    if isinstance(getattr(module, "_orig_mod", None), nn.Module) and type(module).__module__.startswith(
-        "torch._dynamo"
-    ):
+    inner = getattr(module, "_orig_mod", None)
+    if isinstance(inner, nn.Module) and type(module).__module__.startswith("torch._dynamo"):
         if module._forward_hooks or module._forward_pre_hooks:
             raise UnreadableModel("the compiled module has hooks of its own; register them before torch.compile")
-        module = module._orig_mod
+        module = inner
     if isinstance(module, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
         return unwrapped(module.module)
     if not isinstance(module, nn.Module):
@@ -120,14 +119,9 @@ def state(module: nn.Module) -> dict[str, Any]:
     }
 
 
-def unchanged(before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
+def refuse_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
     """Refuse a module that a run has changed."""
-    refuse_changes(name for name in {**before, **after} if before.get(name) != after.get(name))
-
-
-def refuse_changes(names: Iterable[str]) -> None:
-    """Refuse a module in which runs change what has these names; none are fine."""
-    if changed := list(names):
+    if changed := [name for name in {**before, **after} if before.get(name) != after.get(name)]:
         raise UnreadableModel(
             f"a run changes what the module holds ({few(changed)}): its next run may compute something else;"
             " keep counters, caches and statistics outside of the module"

@@ -256,6 +256,12 @@ def _mean(total: bool, b: Builder, x: Tensor, dim: Any = None, keepdim: bool = F
     return b.mean(x, axes, keepdim, total)
 
 
+def _cumsum(b: Builder, x: Tensor, dim: int, dtype: Any = None) -> Tensor:
+    last = b.view(x, lambda index: np.moveaxis(index, dim, -1))
+    total = b.matmul(last, np.triu(np.ones((x.shape[dim],) * 2)))
+    return b.view(total, lambda index: np.moveaxis(index, -1, dim))
+
+
 def _addmm(b: Builder, x: Any, mat1: Any, mat2: Any, beta: Any, alpha: Any) -> Tensor:
     return b.add(b.multiply(b.tensor(x), np.asarray(beta)), b.scale(b.matmul(mat1, mat2), alpha))
 
@@ -437,7 +443,7 @@ HANDLERS: Final[Mapping[str, Handler]] = {
     "amin": partial(_over_axes, -1.0),
     "mean": partial(_mean, False),
     "sum": partial(_mean, True),
-    "cumsum": lambda b, x, dim, dtype=None: b.along(x, dim, np.triu(np.ones((x.shape[dim],) * 2))),
+    "cumsum": _cumsum,
     "where": lambda b, condition, self, other: _chosen(b, condition, self, other),
     "masked_fill": lambda b, x, mask, value: _chosen(b, mask, value, x),
     "fill": lambda b, x, value: b.spread(b.tensor(value if isinstance(value, Tensor) else np.asarray(value)), x.shape),
