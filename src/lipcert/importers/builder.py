@@ -41,6 +41,9 @@ _ROOT_HALF = Precise.of(2.0).inverse_root()
 Value = Tensor | Array
 """A tensor that depends on the input, or a constant."""
 
+PART = "load the part of the model behind it, or the part before it"
+"""What to try where an operation is not known."""
+
 _POWERS = {2.0: "square", 3.0: "cube", 0.5: "sqrt", -0.5: "rsqrt", -1.0: "reciprocal"}
 """Activations that are powers."""
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from lipcert.errors import InvalidInput, LipcertError, UnreadableModel
 from lipcert.importers import faithful
-from lipcert.importers.builder import Opaque, Positions, Room, Tensor, Unsupported
+from lipcert.importers.builder import PART, Room, Tensor, Unsupported
 from lipcert.importers.faithful import Imported, Original, confirm
 from lipcert.importers.graph import Graph
 from lipcert.importers.lowering import lower
@@ -28,7 +28,7 @@ try:
 except ImportError:  # pragma: no cover - depends on the installation
     raise LipcertError('reading ONNX models needs onnx: pip install "lipcert[onnx]"') from None
 
-from lipcert.importers.onnx_ops import ARRANGING, OPERATORS, SEVERAL, OnnxBuilder
+from lipcert.importers.onnx_ops import ARRANGING, MISSING, OPERATORS, SEVERAL, OnnxBuilder
 
 FLOAT, DOUBLE = onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE
 REAL: Final[dict[int, Any]] = {onnx.TensorProto.FLOAT16: np.float16, FLOAT: np.float32, DOUBLE: np.float64}
@@ -106,20 +106,17 @@ def _open(path: Path | onnx.ModelProto) -> onnx.ModelProto:
 
 def _fix_inputs(graph: onnx.GraphProto, fixed: Mapping[str, Any]) -> None:
     """Store the given values in the model, in the place of the inputs of that name."""
-    stored = {tensor.name for tensor in graph.initializer}
-    inputs = {entry.name: entry for entry in graph.input if entry.name not in stored}
-    strange = [name for name in fixed if name not in inputs]
-    if strange:
+    inputs = {entry.name: entry for entry in _inputs(graph)}
+    if strange := [name for name in fixed if name not in inputs]:
         raise InvalidInput(f"fixed names {few(strange)}; the model's inputs are {few(inputs)}")
     for name, value in fixed.items():
-        tensor, array = inputs[name].type.tensor_type, np.asarray(value)
+        tensor, array, plain = inputs[name].type.tensor_type, np.asarray(value), not hasattr(value, "dtype")
         kind = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type))
         sizes = [d.dim_value or None for d in tensor.shape.dim]
         one = [size or 1 for size in sizes]
-        if not hasattr(value, "dtype") and array.size == math.prod(one):  # plain numbers, one after the other
-            array = array.reshape(one)
+        array = array.reshape(one) if plain and array.size == math.prod(one) else array  # one after the other
         if array.dtype.kind not in "fiub" or not (
-            (kind.kind == "f" and not hasattr(value, "dtype")) or np.array_equal(array.astype(kind), array)
+            (kind.kind == "f" and plain) or np.array_equal(array.astype(kind), array)
         ):
             raise InvalidInput(f"fixed[{name!r}] must be numbers of type {kind}, got others, of type {array.dtype}")
         if len(sizes) != array.ndim or any(s not in (None, n) for s, n in zip(sizes, array.shape, strict=True)):
@@ -128,18 +125,22 @@ def _fix_inputs(graph: onnx.GraphProto, fixed: Mapping[str, Any]) -> None:
         graph.input.remove(inputs[name])
 
 
+def _inputs(graph: onnx.GraphProto) -> list[Any]:
+    """The inputs that have no stored value."""
+    stored = {tensor.name for tensor in graph.initializer}
+    return [entry for entry in graph.input if entry.name not in stored]
+
+
 def _choose_output(graph: onnx.GraphProto, chosen: str | int | None) -> None:
-    if chosen is None:
-        return
     names = [entry.name for entry in graph.output]
     number = int(chosen) if isinstance(chosen, str) and chosen.isdigit() and chosen not in names else chosen
     if isinstance(number, int) and not isinstance(number, bool) and -len(names) <= number < len(names):
         chosen = names[number]
-    if chosen not in names:
+    if chosen not in (None, *names):
         raise InvalidInput(f"output must be one of {few(names)}, or its number, got {chosen!r}")
-    kept = copy.deepcopy(graph.output[names.index(chosen)])
-    del graph.output[:]
-    graph.output.append(kept)
+    for entry in list(graph.output):
+        if entry.name != (chosen or entry.name):
+            graph.output.remove(entry)
 
 
 def _opset_of(model: onnx.ModelProto) -> int:
@@ -185,15 +186,12 @@ def _check_functions(model: onnx.ModelProto) -> None:
 
 
 def _one_in_one_out(graph: onnx.GraphProto) -> None:
-    given = {i.name for i in graph.initializer}
-    inputs = [i.name for i in graph.input if i.name not in given]
-    outputs = [o.name for o in graph.output]
-    for names, what, advice in (
-        (inputs, "inputs", "give all but one as fixed={name: values} of lipcert.load"),
-        (outputs, "outputs", "choose one with output=name of lipcert.load"),
+    for entries, what, advice in (
+        (_inputs(graph), "inputs", "give all but one as fixed={name: values} of lipcert.load"),
+        (graph.output, "outputs", "choose one with output=name of lipcert.load"),
     ):
+        names, advice = [entry.name for entry in entries], f": {advice}" if entries else ""
         if len(names) != 1:
-            advice = f": {advice}" if names else ""
             raise UnreadableModel(f"the model has {len(names)} {what} ({', '.join(names)}); a network has one{advice}")
 
 
@@ -209,8 +207,7 @@ def _drop_softmax(graph: onnx.GraphProto) -> None:
 
 def _source(graph: onnx.GraphProto, given: Sequence[int] | None) -> Source:
     """The model's one input, with batch one."""
-    stored = {tensor.name for tensor in graph.initializer}
-    entry = next(i for i in graph.input if i.name not in stored)
+    (entry,) = _inputs(graph)
     kind = entry.type.tensor_type
     if kind.elem_type not in REAL:
         names = {value: name.lower() for name, value in onnx.TensorProto.DataType.items()}
@@ -226,13 +223,11 @@ def _source(graph: onnx.GraphProto, given: Sequence[int] | None) -> Source:
 def _shape(name: str, sizes: list[int | None] | None, given: Sequence[int] | None) -> tuple[tuple[int, ...], bool]:
     """The input's shape, and whether its first axis is the batch."""
     if given is not None:
-        chosen = tuple(given)
-        batched = sizes is None or len(sizes) == len(chosen) + 1
-        rest = [] if sizes is None else sizes[1:] if batched else sizes
-        fits = sizes is None or (len(rest) == len(chosen) and all(a in (None, b) for a, b in zip(rest, chosen)))
-        if not fits:
+        batched = sizes is None or len(sizes) == len(given) + 1
+        rest = given if sizes is None else sizes[1:] if batched else sizes
+        if len(rest) != len(given) or any(a not in (None, b) for a, b in zip(rest, given)):
             raise InvalidInput(f"input_shape {given} does not fit the model's input {name} of shape {sizes}")
-        return ((1, *chosen) if batched else chosen), batched
+        return ((1, *given) if batched else tuple(given)), batched
     if sizes == []:
         raise UnreadableModel(f"the model's input {name} is a single number without axes; give it an axis")
     if sizes is None or None in sizes[1:] or sizes == [None]:
@@ -330,24 +325,21 @@ class Reader:
 
     def _node(self, node: onnx.NodeProto) -> None:
         operands = [self.values[name] if name else None for name in node.input]
-        tensors = [operand for operand in operands if isinstance(operand, Tensor)]
-        names = [name for name in node.output if name]
         types, misfit = self._inferred(node, operands)
-        shapes = {name: _sizes(kind) for name, kind in types.items()}
-        results: Sequence[Any] | None = None
-        with self.build.reading(node.name or (names or [node.op_type])[0], node.op_type, shapes.get(names[0])):
-            if any(isinstance(operand, Positions) for operand in operands):
-                raise Unsupported(Positions.reason)
-            opaque = any(isinstance(operand, Opaque) for operand in operands)
-            self._check(node, bool(tensors), opaque)
-            if not opaque:
-                if misfit:
-                    raise Unsupported(f"its operands do not fit ({misfit})")
-                read = self._translated if tensors else self._evaluated
-                results = read(node, operands, [shapes.get(name) for name in names])
-        if results is None:
-            made = [shapes.get(name) for name in node.output]
-            results = [Opaque() if shape is None else self.build.unknown(shape, tensors) for shape in made]
+        shapes = [_sizes(types[name]) if name in types else None for name in node.output]
+        depends = any(isinstance(operand, Tensor) for operand in operands)
+
+        def read(opaque: bool) -> Sequence[Any] | None:
+            self._check(node, depends or opaque)
+            if opaque:
+                return None
+            if misfit:
+                raise Unsupported(f"its operands do not fit ({misfit})")
+            made = [shape for name, shape in zip(node.output, shapes) if name]
+            return (self._translated if depends else self._evaluated)(node, operands, made)
+
+        label = node.name or next(filter(None, node.output), node.op_type)
+        results = self.build.step(label, node.op_type, shapes, operands, read)
         for name, result in zip(node.output, results, strict=True):
             self.values[name] = result
             self.types[name] = _type(result) if isinstance(result, np.ndarray) else types.get(name, onnx.TypeProto())
@@ -371,15 +363,14 @@ class Reader:
         except Exception as error:  # of classes of its own
             return {}, line(error)
 
-    def _check(self, node: onnx.NodeProto, depends: bool, opaque: bool) -> None:
+    def _check(self, node: onnx.NodeProto, depends: bool) -> None:
         """Refuse an operator that nothing is known of, or that is not used as the standard says."""
         if node.domain not in ("", "ai.onnx"):
             raise Unsupported(f"operators of the domain {node.domain} are not known")
         if any(a.type in (a.GRAPH, a.GRAPHS) for a in node.attribute):
             raise Unsupported("control flow has no translation")
-        operator = OPERATORS.get(node.op_type)
-        if (depends or opaque) and operator is None and node.op_type not in ARRANGING:
-            raise Unsupported("unknown operator")
+        if depends and node.op_type not in (*OPERATORS, *ARRANGING):
+            raise Unsupported(f"unknown operator; {MISSING.get(node.op_type, PART)}")
         schema = onnx.defs.get_schema(node.op_type, self.opset, "")
         optional = onnx.defs.OpSchema.FormalParameterOption.Optional
         for names, formal in ((node.input, schema.inputs), (node.output, schema.outputs)):
@@ -394,8 +385,8 @@ class Reader:
             if shape is None:
                 raise Unsupported("the shape of its result cannot be told from those of its operands")
             self.build.room.take(8, *shape)  # several arrays are made for each element
-        named = self._attributes(node)
-        several = node.op_type in SEVERAL
+        named, several = self._attributes(node), node.op_type in SEVERAL
+        signals = [name for name, operand in zip(node.input, operands) if isinstance(operand, Tensor)]
         if not several:
             schema = onnx.defs.get_schema(node.op_type, self.opset, "")
             named |= {f.name: value for f, value in zip(schema.inputs[1:], operands[1:]) if value is not None}
@@ -403,17 +394,15 @@ class Reader:
                 raise Unsupported("its first operand is a constant and another one is not")
             if moved := [name for name, value in named.items() if isinstance(value, Tensor)]:
                 raise Unsupported(f"its {moved[0]} depends on the input")
-        first = next(name for name, value in zip(node.input, operands) if isinstance(value, Tensor))
-        self.build.dtype = REAL.get(self.types[first].tensor_type.elem_type, np.float64)
-        self.build.single = all(name in self.single for name, v in zip(node.input, operands) if isinstance(v, Tensor))
+        self.build.dtype = REAL.get(self.types[signals[0]].tensor_type.elem_type, np.float64)
+        self.build.single = self.single.issuperset(signals)
         self.build.outputs, self.build.opset = len(node.output), self.opset
         try:
             with np.errstate(all="ignore"):  # numbers that are not finite are refused at the end
                 if node.op_type in ARRANGING or (node.op_type == "Pad" and named["mode"] != "constant"):
                     result = self._arranged(node, operands)
                 else:
-                    given = operands if several else operands[:1]
-                    result = OPERATORS[node.op_type](self.build, *given, **named)
+                    result = OPERATORS[node.op_type](self.build, *(operands if several else operands[:1]), **named)
         except LipcertError:  # says itself what is wrong
             raise
         except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError, MemoryError) as error:

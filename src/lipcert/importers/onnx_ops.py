@@ -297,6 +297,13 @@ ARRANGING: Final = frozenset(
 )
 """Operators that only move elements, or tell their number."""
 
+_JUMPS = "it jumps; write choices with Relu, Clip, Abs, Max or LeakyRelu"
+MISSING: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("Round", "Sign", "Floor", "Ceil", "Greater", "Less", "Equal", "Where", "ThresholdedRelu"), _JUMPS),
+    **dict.fromkeys(("LSTM", "GRU", "RNN"), "load the PyTorch module, whose recurrent layers are read"),
+}
+"""What people can do about operators that they bring most often of those that are not read."""
+
 SEVERAL: Final[Mapping[str, Operator]] = {
     "Add": _fold(lambda b, x, y: b.add(x, y)),
     "Concat": lambda b, *parts, axis: b.concat(parts, axis),

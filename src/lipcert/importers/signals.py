@@ -1,4 +1,4 @@
-"""Products of signals, softmax, normalisation, attention and recurrent cells, as verbs over a builder."""
+"""Softmax, normalisation and attention, as verbs over a builder."""
 
 from __future__ import annotations
 
@@ -88,56 +88,3 @@ def _turned(b: Builder, x: Value) -> Value:
     if isinstance(x, Tensor):
         return b.view(x, lambda index: np.swapaxes(index, -1, -2))
     return np.swapaxes(x, -1, -2)
-
-
-def recurrent(
-    b: Builder, kind: str, x: Tensor, start: Sequence[Value], weights: Sequence[Any], biased: bool, reverse: bool
-) -> tuple[Tensor, list[Value]]:
-    """One layer over a sequence (time, batch, features): what it gives at each step, and its last state."""
-    state, outputs = list(start), []
-    steps = range(x.shape[0])
-    for t in reversed(steps) if reverse else steps:
-        now = b.view(x, lambda index, t=t: index[t])
-        state = CELLS[kind](b, now, state, weights, biased)
-        outputs.append(state[0])
-    outputs = outputs[::-1] if reverse else outputs
-    rows = [b.view(b.tensor(one), lambda index: index[None]) for one in outputs]
-    return b.concat(rows, 0), state
-
-
-def _gates(b: Builder, x: Value, h: Value, weights: Sequence[Any], biased: bool) -> tuple[Tensor, Tensor]:
-    """W x + b and U h + c."""
-    into, back = b.matmul(x, np.asarray(weights[0]).T), b.matmul(h, np.asarray(weights[1]).T)
-    return (b.add(into, weights[2]), b.add(back, weights[3])) if biased else (into, back)
-
-
-def _cut(b: Builder, x: Tensor, parts: int) -> list[Tensor]:
-    size = x.shape[-1] // parts
-    return [b.view(x, lambda index, k=k: index[..., k * size : (k + 1) * size]) for k in range(parts)]
-
-
-def _lstm(b: Builder, x: Value, state: Sequence[Value], weights: Sequence[Any], biased: bool) -> list[Value]:
-    h, c = state
-    i, f, g, o = _cut(b, b.add(*_gates(b, x, h, weights, biased)), 4)
-    i, f, o = (b.activate(part, "sigmoid") for part in (i, f, o))
-    cell = b.add(b.multiply(f, c), b.multiply(i, b.activate(g, "tanh")))
-    return [b.multiply(o, b.activate(cell, "tanh")), cell]
-
-
-def _gru(b: Builder, x: Value, state: Sequence[Value], weights: Sequence[Any], biased: bool) -> list[Value]:
-    (h,) = state
-    into, back = (_cut(b, part, 3) for part in _gates(b, x, h, weights, biased))
-    r, z = (b.activate(b.add(one, two), "sigmoid") for one, two in zip(into[:2], back[:2], strict=True))
-    new = b.activate(b.add(into[2], b.multiply(r, back[2])), "tanh")
-    return [b.add(new, b.multiply(z, b.add(h, new, -1.0)))]
-
-
-def _plain_cell(name: str) -> Any:
-    def cell(b: Builder, x: Value, state: Sequence[Value], weights: Sequence[Any], biased: bool) -> list[Value]:
-        return [b.activate(b.add(*_gates(b, x, state[0], weights, biased)), name)]
-
-    return cell
-
-
-CELLS = {"lstm": _lstm, "gru": _gru, "rnn_tanh": _plain_cell("tanh"), "rnn_relu": _plain_cell("relu")}
-"""One step of each kind of cell: the new state, what it gives first."""

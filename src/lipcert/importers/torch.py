@@ -285,7 +285,8 @@ def _advice(module: torch.nn.Module) -> str:
     )
 
 
-APART = ("rnn_tanh", "rnn_relu", "rnn_tanh_cell", "rnn_relu_cell", "einsum", "outer", "bilinear")
+_CELLS = ("rnn_tanh", "rnn_relu", "lstm", "gru")
+APART = (*_CELLS, *(f"{cell}_cell" for cell in _CELLS), "einsum", "outer", "bilinear", "glu")
 """Operations that PyTorch writes with simpler ones."""
 
 

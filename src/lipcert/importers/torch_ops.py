@@ -18,6 +18,7 @@ from lipcert.errors import LipcertError
 from lipcert.importers import signals
 from lipcert.importers import windows as win
 from lipcert.importers.builder import (
+    PART,
     Builder,
     Frame,
     Positions,
@@ -34,8 +35,6 @@ _INDICES = ("index", "indices", "repeats")
 """Arguments that say which elements are taken; all other tensors hold elements."""
 
 _JUMPS = "it jumps where its operand crosses a limit; write choices with relu, clamp, abs, maximum or leaky_relu"
-_PART = "load the part of the model behind it, or the part before it"
-_UNKNOWN = f"unknown operation; {_PART}"
 
 
 class TorchBuilder(Builder):
@@ -64,7 +63,7 @@ def translate(b: TorchBuilder, target: Any, args: Sequence[Any], kwargs: Mapping
             return target(*tree_map(_zeros, list(args)), **kwargs)
         handler = HANDLERS.get(name)
         if handler is None:
-            raise Unsupported(MISSING.get(name, _UNKNOWN))
+            raise Unsupported(f"unknown operation; {MISSING.get(name, PART)}")
         (_, first), *others = bound(target, args, kwargs)
         return handler(b, _plain(first), **{key: _plain(value) for key, value in others if value is not None})
     except (Unsupported, LipcertError):  # says itself what is wrong
@@ -348,11 +347,6 @@ def _attention(
     return signals.attention(b, query, key, value, attn_mask, is_causal, scale)
 
 
-def _glu(b: Builder, x: Tensor, dim: int) -> Tensor:
-    halves = [b.view(x, lambda index, k=k: np.split(index, 2, axis=dim)[k]) for k in (0, 1)]
-    return b.multiply(halves[0], b.activate(halves[1], "sigmoid"))
-
-
 def _layer_norm(
     b: Builder, x: Tensor, normalized_shape: Any, eps: float, weight: Any = None, bias: Any = None, **_: Any
 ) -> Tensor:
@@ -366,61 +360,6 @@ def _instance_norm(b: Builder, x: Tensor, use_input_stats: bool, eps: float, **g
 
 
 _STATISTICS = ("weight", "bias", "running_mean", "running_var")
-
-
-def _cell(kind: str, b: Builder, x: Any, hx: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None) -> Any:
-    state = list(hx) if kind == "lstm" else [hx]
-    found = signals.CELLS[kind](b, x, state, [w_ih, w_hh, b_ih, b_hh], b_ih is not None)
-    return tuple(found) if kind == "lstm" else found[0]
-
-
-def _recurrent(
-    kind: str,
-    b: Builder,
-    x: Tensor,
-    hx: Any,
-    params: Sequence[Any],
-    has_biases: bool,
-    num_layers: int,
-    dropout: float,
-    train: bool,
-    bidirectional: bool,
-    batch_first: bool = False,
-) -> Any:
-    """LSTM, GRU and plain cells over a sequence, unrolled, layer by layer and in both directions."""
-    if train and dropout:
-        raise Unsupported("its dropout is random in training mode; call eval()")
-    turn = batch_first and len(x.shape) == 3
-    x = b.view(x, lambda index: np.swapaxes(index, 0, 1)) if turn else x
-    sides, each = 2 if bidirectional else 1, 4 if has_biases else 2
-    starts = list(hx) if kind == "lstm" else [hx]
-    ends: list[list[Tensor]] = [[] for _ in starts]
-    if (
-        any(len(np.shape(weight)) != 2 for weight in params[: 2 * each : each])
-        or len(params) != num_layers * sides * each
-    ):
-        raise Unsupported("its weights are not those of a plain cell (projections are not known)")
-    for layer in range(num_layers):
-        outputs = []
-        for side in range(sides):
-            place = layer * sides + side
-            first = [one[place] if not isinstance(one, Tensor) else _row_of(b, one, place) for one in starts]
-            weights = params[place * each : (place + 1) * each]
-            result, last = signals.recurrent(b, kind, x, first, weights, has_biases, side == 1)
-            outputs.append(result)
-            for end, one in zip(ends, last, strict=True):
-                end.append(_raised(b, one))
-        x = outputs[0] if sides == 1 else b.concat(outputs, -1)
-    x = b.view(x, lambda index: np.swapaxes(index, 0, 1)) if turn else x
-    return (x, *(b.concat(end, 0) for end in ends))
-
-
-def _row_of(b: Builder, x: Tensor, place: int) -> Tensor:
-    return b.view(x, lambda index: index[place])
-
-
-def _raised(b: Builder, x: Any) -> Tensor:
-    return b.view(b.tensor(x), lambda index: index[None])
 
 
 _RANKS = (1, 2, 3)
@@ -469,7 +408,6 @@ HANDLERS: Final[Mapping[str, Handler]] = {
     **dict.fromkeys(("softmax", "_softmax"), lambda b, x, dim, **_: signals.softmax(b, x, dim)),
     **dict.fromkeys(("log_softmax", "_log_softmax"), lambda b, x, dim, **_: signals.softmax(b, x, dim, log=True)),
     "scaled_dot_product_attention": _attention,
-    "glu": _glu,
     **{name: _row(name) for name in ("exp", "log", "sqrt", "rsqrt", "reciprocal")},
     "layer_norm": _layer_norm,
     "native_layer_norm": _with_positions(_layer_norm),
@@ -480,8 +418,6 @@ HANDLERS: Final[Mapping[str, Handler]] = {
         b, x, num_groups, weight, bias, eps
     ),
     "instance_norm": _instance_norm,
-    **{name: partial(_recurrent, name) for name in ("lstm", "gru", "rnn_tanh", "rnn_relu")},
-    **{f"{name}_cell": partial(_cell, name) for name in ("lstm", "gru", "rnn_tanh", "rnn_relu")},
     **dict.fromkeys(
         ("to", "_to_copy", "type_as", "clone", "contiguous", "lift_fresh_copy", "detach", "detach_", "alias"),
         lambda b, x, **_: x,
@@ -490,7 +426,7 @@ HANDLERS: Final[Mapping[str, Handler]] = {
 """What each other operation means, by its name in ATen."""
 
 MISSING: Final[Mapping[str, str]] = {
-    "embedding": f"it takes whole numbers, and a Lipschitz constant is about real ones; {_PART}",
+    "embedding": f"it takes whole numbers, and a Lipschitz constant is about real ones; {PART}",
 }
 """What people bring most often of what is not read, and what they can do."""
 
