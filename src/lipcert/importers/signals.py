@@ -10,15 +10,26 @@ import numpy as np
 from lipcert.importers import graph as ops
 from lipcert.importers.builder import Builder, Tensor, Unsupported, Value
 from lipcert.importers.windows import positions
-from lipcert.model.arrays import Array
 
 
 def softmax(b: Builder, x: Tensor, axis: int = -1, log: bool = False) -> Tensor:
-    """exp(x)/Σexp(x) along an axis, or its logarithm."""
-    last = b.view(x, lambda index: np.moveaxis(index, axis, -1))
-    found = b.add_node(ops.Softmax(last.shape[-1]), (last.node,), last.shape)
-    found = b.activate(found, "log") if log else found
-    return b.view(found, lambda index: np.moveaxis(index, -1, axis))
+    """exp(x)/Σexp(x) along an axis, or its logarithm; where -∞ was added to x or put in its place, zero."""
+    op, at = b.nodes[x.node].op, np.moveaxis(positions(x.shape), axis, -1)
+    hidden = np.isneginf(op.shift.high)[at] if isinstance(op, ops.Linear) else np.zeros(at.shape, dtype=bool)
+    rows, seen, index = at.reshape(-1, at.shape[-1]), ~hidden.reshape(-1, at.shape[-1]), np.full(x.size, -1)
+    parts: list[Value] = []
+    start = 0
+    if not seen.any(axis=1).all() or (log and hidden.any()):
+        raise Unsupported("its mask hides all of a row, or the logarithm of zero is asked for")
+    for count in np.unique(seen.sum(axis=1)):  # rows of one width together
+        chosen = rows[seen.sum(axis=1) == count]
+        chosen = chosen[seen[seen.sum(axis=1) == count]].reshape(-1, count)
+        part = b.pick(x, chosen)
+        part = b.add_node(ops.Softmax(int(count)), (part.node,), part.shape)
+        parts.append(b.activate(part, "log") if log else part)
+        index[chosen.ravel()] = start + np.arange(chosen.size)
+        start += chosen.size
+    return b.taken(parts, index.reshape(x.shape))
 
 
 def normalised(b: Builder, x: Tensor, axes: Sequence[int], epsilon: float, center: bool = True) -> Tensor:
@@ -50,41 +61,12 @@ def attention(
     b: Builder, q: Value, k: Value, v: Value, mask: Any = None, causal: bool = False, scale: float | None = None
 ) -> Tensor:
     """softmax(q kᵀ·scale + mask)v over the last two axes; a mask is added, or says what is seen."""
-    rows, columns = q.shape[-2], k.shape[-2]
     if isinstance(mask, Tensor):
         raise Unsupported("its mask depends on the input")
-    seen = np.tril(np.ones((rows, columns), dtype=bool)) if causal else np.ones((rows, columns), dtype=bool)
-    offset = np.zeros(())
-    if mask is not None:
-        given = np.asarray(mask)
-        seen = seen & (given if given.dtype == bool else given > -1e9)
-        offset = np.zeros(()) if given.dtype == bool else np.where(given > -1e9, given, 0.0)
-    factor = float(scale) if scale is not None else q.shape[-1] ** -0.5
-    scores = b.matmul(b.multiply(q, np.asarray(factor)), _turned(b, k))
-    scores = b.add(scores, offset) if offset.ndim else scores
-    return b.matmul(masked_softmax(b, scores, seen), v)
-
-
-def masked_softmax(b: Builder, scores: Tensor, seen: Array) -> Tensor:
-    """Softmax over what is seen of the last axis; the rest is zero."""
-    seen = np.broadcast_to(seen, scores.shape)
-    if seen.all():
-        return softmax(b, scores)
-    counts = seen.reshape(-1, scores.shape[-1]).sum(axis=-1)
-    if not counts.all():
-        raise Unsupported("a row of its mask sees nothing")
-    flat, index = positions(scores.shape).reshape(len(counts), -1), np.full(scores.size, -1)
-    parts: list[Value] = []
-    start = 0
-    for count in np.unique(counts):
-        rows = flat[counts == count][seen.reshape(len(counts), -1)[counts == count]].reshape(-1, count)
-        parts.append(softmax(b, b.pick(scores, rows)))
-        index[rows.ravel()] = start + np.arange(rows.size)
-        start += rows.size
-    return b.taken(parts, index.reshape(scores.shape))
-
-
-def _turned(b: Builder, x: Value) -> Value:
-    if isinstance(x, Tensor):
-        return b.view(x, lambda index: np.swapaxes(index, -1, -2))
-    return np.swapaxes(x, -1, -2)
+    seen = np.ones((q.shape[-2], k.shape[-2]), dtype=bool)
+    seen = np.tril(seen) if causal else seen
+    added = np.where(seen if mask is None or mask.dtype != bool else seen & mask, 0.0, -np.inf)
+    added = added if mask is None or mask.dtype == bool else added + mask
+    turned = b.view(k, lambda i: np.swapaxes(i, -1, -2)) if isinstance(k, Tensor) else np.swapaxes(k, -1, -2)
+    scores = b.matmul(b.multiply(q, np.asarray(q.shape[-1] ** -0.5 if scale is None else scale)), turned)
+    return b.matmul(softmax(b, b.add(scores, added) if added.any() else scores), v)
