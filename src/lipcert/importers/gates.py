@@ -14,8 +14,9 @@ import numpy as np
 from lipcert.importers.graph import Apply, Linear, Node
 from lipcert.importers.precise import Precise
 
-_ROOT_TWO = Precise.of(0.5).inverse_root()
-_ONE, _NOTHING = Precise.of(1.0), Precise.of(0.0)
+_ROOT_TWO, _ONE, _NOTHING = Precise.of(0.5).inverse_root(), Precise.of(1.0), Precise.of(0.0)
+_GATES = {"sigmoid": "silu", "tanh(softplus)": "mish", "hardsigmoid": "hardswish"}
+"""ψ → the activation x·ψ(x)."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,10 @@ class Gate:
 
 def product(nodes: Sequence[Node], one: int, two: int) -> Gate | None:
     """The activation that the product of two nodes is, if it is one."""
-    return _square(nodes, one, two) or _match(nodes, one, two) or _match(nodes, two, one)
+    lines = _common(nodes, one, two)
+    if lines is not None and all(line.shift.nothing for line in lines):
+        return Gate("square", lines[0].root, _ONE, lines[0].factor * lines[1].factor)
+    return _match(nodes, one, two) or _match(nodes, two, one)
 
 
 def _line(nodes: Sequence[Node], position: int, until: Collection[int] = ()) -> _Line:
@@ -60,13 +64,6 @@ def _common(nodes: Sequence[Node], one: int, two: int) -> tuple[_Line, _Line] | 
     if second.root not in chain or second.factor.nothing:
         return None
     return _line(nodes, one, (second.root,)), second
-
-
-def _square(nodes: Sequence[Node], one: int, two: int) -> Gate | None:
-    lines = _common(nodes, one, two)
-    if lines is None or not all(line.shift.nothing for line in lines):
-        return None
-    return Gate("square", lines[0].root, _ONE, lines[0].factor * lines[1].factor)
 
 
 def _match(nodes: Sequence[Node], plain: int, gate: int) -> Gate | None:
@@ -97,10 +94,6 @@ def _match(nodes: Sequence[Node], plain: int, gate: int) -> Gate | None:
         if name == "hardsigmoid":
             turn = 6.0 * Precise.of(inner.op.neurons.groups[0][0].parameters[0]) * d
     return None if kind is None else Gate(kind, root, turn, a * c * turn.reciprocal())
-
-
-_GATES = {"sigmoid": "silu", "tanh(softplus)": "mish", "hardsigmoid": "hardswish"}
-"""ψ → the activation x·ψ(x)."""
 
 
 def _name(node: Node) -> str | None:

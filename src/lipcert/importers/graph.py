@@ -7,7 +7,7 @@ only, so a graph is read front to back.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NoReturn
 
@@ -81,15 +81,9 @@ class Softmax(Op):
 
 @dataclass(frozen=True, eq=False)
 class Node:
-    """One operation of a graph.
+    """One operation of a graph: what it does, where its operands are, and the shape of its result.
 
-    Attributes
-    ----------
-    op : what it does.
-    inputs : positions of its operands in the graph.
-    shape : of its result.
-    source : name of the model's operation it came from.
-    kind : type of that operation, in the model's own words.
+    ``source`` is the name of the model's operation it came from, ``kind`` its type in the model's own words.
     """
 
     op: Op
@@ -115,13 +109,13 @@ class Graph:
     output: int
 
     @cached_property
-    def consumers(self) -> tuple[tuple[int, ...], ...]:
+    def consumers(self) -> list[list[int]]:
         """For each node, the nodes that use it."""
         users: list[list[int]] = [[] for _ in self.nodes]
         for position, node in enumerate(self.nodes):
             for operand in dict.fromkeys(node.inputs):
                 users[operand].append(position)
-        return tuple(tuple(user) for user in users)
+        return users
 
     def ancestors(self, nodes: Iterable[int], known: Collection[int] = ()) -> set[int]:
         """Some nodes and all that they are computed from, back to known ones."""
@@ -138,11 +132,8 @@ class Graph:
         """The same function without the nodes that do not reach the output; the input always stays."""
         kept = sorted(self.ancestors([self.output]) | {0})
         place = {old: new for new, old in enumerate(kept)}
-        nodes = tuple(
-            Node(n.op, tuple(place[i] for i in n.inputs), n.shape, n.source, n.kind)
-            for n in (self.nodes[old] for old in kept)
-        )
-        return Graph(nodes, place[self.output])
+        nodes = (replace(self.nodes[old], inputs=tuple(place[i] for i in self.nodes[old].inputs)) for old in kept)
+        return Graph(tuple(nodes), place[self.output])
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 from lipcert.importers.convolutions import recognised
 from lipcert.importers.graph import Apply, Bilinear, Graph, Input, Linear, Node, Offender, Softmax, refuse
 from lipcert.importers.precise import Precise, PreciseMatrix
-from lipcert.model.activations import Activation, activation
+from lipcert.model.activations import Activation
 from lipcert.model.arrays import Array, Parameter, Weight
 from lipcert.model.convolution import Convolution
 from lipcert.model.couplings import Coupling
@@ -35,12 +35,8 @@ _REASON = (
 class Origin:
     """Where a layer of the network comes from.
 
-    Attributes
-    ----------
-    folded : the model's operations that went into the layer's weight and bias.
-    applied : those that became its activations.
-    carried : how many neurons carry values past the layer.
-    dropped : how many neurons were left out because nothing uses them.
+    ``folded`` are the model's operations in its weight and bias, ``applied`` those that became its activations;
+    ``carried`` neurons carry values past the layer, ``dropped`` ones were left out because nothing uses them.
     """
 
     folded: tuple[str, ...]
@@ -87,22 +83,10 @@ class Form:
     matrix: PreciseMatrix
     offset: Precise
 
-    @staticmethod
-    def known(size: int, start: int, width: int) -> Form:
-        """Known values themselves: ``size`` of them from ``start`` on, of ``width`` in all."""
-        return Form(PreciseMatrix.choosing(np.arange(start, start + size), width), Precise.of(np.zeros(size)))
-
     @property
     def fits(self) -> bool:
         """Whether each coefficient has a float within 2⁻⁵⁰ of it, as a certificate's theorem allows."""
         return bool(self.matrix.values.good.all() and self.offset.good.all())
-
-
-def compose(op: Linear, operands: Sequence[Form], width: int) -> Form:
-    """The form of a linear operation's result, given those of its operands and the number of known values."""
-    matrices = [part @ form.matrix for part, form in zip(op.parts, operands, strict=True)]
-    offsets = [part.times(form.offset) for part, form in zip(op.parts, operands, strict=True)]
-    return Form(PreciseMatrix.total(matrices, (op.shift.shape[0], width)), sum(offsets, op.shift))
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,15 +142,18 @@ def _merged(graph: Graph, level: Level, targets: Sequence[int], forms: Mapping[i
 def _forms(graph: Graph, known: Sequence[int], targets: Sequence[int]) -> dict[int, Form]:
     """The targets, and what lies on the way to them, as affine forms of the known values."""
     sizes = [graph.nodes[i].size for i in known]
-    starts = dict(zip(known, np.cumsum([0, *sizes]).tolist(), strict=False))
+    starts, width = dict(zip(known, np.cumsum([0, *sizes]).tolist(), strict=False)), sum(sizes)
     forms: dict[int, Form] = {}
     for position in sorted(graph.ancestors(targets, known)):
-        node = graph.nodes[position]
+        node, op = graph.nodes[position], graph.nodes[position].op
         if position in starts:
-            forms[position] = Form.known(node.size, starts[position], sum(sizes))
-        else:
-            assert isinstance(node.op, Linear), f"{type(node.op).__name__} is left over"
-            forms[position] = compose(node.op, [forms[i] for i in node.inputs], sum(sizes))
+            chosen = PreciseMatrix.choosing(np.arange(node.size) + starts[position], width)
+            forms[position] = Form(chosen, Precise.of(np.zeros(node.size)))
+            continue
+        assert isinstance(op, Linear), f"{type(op).__name__} is left over"
+        pairs = [(part, forms[i]) for part, i in zip(op.parts, node.inputs, strict=True)]
+        matrix = PreciseMatrix.total([part @ form.matrix for part, form in pairs], (node.size, width))
+        forms[position] = Form(matrix, sum((part.times(form.offset) for part, form in pairs), op.shift))
     return forms
 
 
@@ -176,14 +163,9 @@ def _neurons(graph: Graph, level: Level) -> Neurons:
     own: list[tuple[Activation, Array]] = []
     start = 0
     for position in (*level.applied, *level.carried):
-        node = graph.nodes[position]
-        groups: Sequence[tuple[Activation, Array]]
-        if position in level.applied:
-            assert isinstance(node.op, Apply)
-            groups = node.op.neurons.groups
-        else:
-            groups = ((activation("identity"), np.arange(node.size)),)
-        for row, index in groups:
+        node, op = graph.nodes[position], graph.nodes[position].op
+        same = Neurons.of("identity", node.size)
+        for row, index in (op.neurons if isinstance(op, Apply) and position in level.applied else same).groups:
             if any(np.ndim(parameter) for parameter in row.parameters):
                 own.append((row, index + start))
             else:
@@ -247,56 +229,35 @@ def prune(network: Network) -> Network:
         used = np.flatnonzero(abs(after.weight).sum(axis=0))
         if used.size == here.width:
             continue
-        if here.coupling is not None:
-            kept, inner = _coupled_used(here.coupling, used)
-            assert here.plain is not None
-            rows = inner.taken
-            layers[i] = Layer(here.weight[rows], here.bias[rows], here.plain.take(inner.plain), inner.coupling)
-            columns = after.weight[:, kept]
-            weight = columns if sparse.issparse(columns) else np.ascontiguousarray(columns)
-            layers[i + 1] = replace(after, linear=weight)
-            continue
         used = used if used.size else np.zeros(1, dtype=int)
-        assert here.neurons is not None
-        layers[i] = Layer(here.weight[used], here.bias[used], here.neurons.take(used))
+        taken, plain, coupling = used, used, None
+        if here.coupling is not None:
+            used, taken, plain, coupling = _coupled_used(here.coupling, used)
+        assert here.plain is not None
+        layers[i] = Layer(here.weight[taken], here.bias[taken], here.plain.take(plain), coupling)
         columns = after.weight[:, used]
-        weight = columns if sparse.issparse(columns) else np.ascontiguousarray(columns)
-        layers[i + 1] = replace(after, linear=weight)
+        layers[i + 1] = replace(after, linear=columns if sparse.issparse(columns) else np.ascontiguousarray(columns))
     return Network(tuple(layers))
 
 
-@dataclass(frozen=True, eq=False)
-class _Fewer:
-    """A coupling of some values only: which of the layer's values, and which of its elementwise ones."""
+def _coupled_used(coupling: Coupling, used: Array) -> tuple[Array, Array, Array, Coupling]:
+    """A coupling that gives the results that are used, and some more; softmax rows stay as they are.
 
-    taken: Array
-    plain: Array
-    coupling: Coupling
-
-
-def _coupled_used(coupling: Coupling, used: Array) -> tuple[Array, _Fewer]:
-    """The results that are kept of those that are used, and a coupling that gives these alone.
-
-    Softmax rows stay as they are.
+    The results that are kept, the layer's values that are, and those of its elementwise ones.
     """
-    needed = np.zeros(coupling.width, dtype=bool)
+    needed, wanted = np.zeros(coupling.width, dtype=bool), np.zeros(coupling.size, dtype=bool)
     needed[used] = True
     needed[coupling.plain : coupling.factors] = True
-    wanted = np.zeros(coupling.size, dtype=bool)
     wanted[: coupling.factors] = needed[: coupling.factors]
     for product, place in coupling.sums():
         wanted[product.both[needed[place]]] = True
-    # an elementwise value that is a factor too needs its place, and so its result
-    needed[: coupling.plain] |= wanted[: coupling.plain]
+    needed[: coupling.plain] |= wanted[: coupling.plain]  # a value that is a factor too needs its place, and its result
     place = np.cumsum(wanted) - 1
-    products = [
-        (place[product.one[needed[at]]], place[product.two[needed[at]]])
-        for product, at in coupling.sums()
-        if needed[at].any()
-    ]
+    sums = [(product, needed[at]) for product, at in coupling.sums() if needed[at].any()]
+    products = [(place[product.one[kept]], place[product.two[kept]]) for product, kept in sums]
     plain = np.flatnonzero(wanted[: coupling.plain])
     fewer = Coupling.of(plain.size, int(wanted.sum()), coupling.rows, products)
-    return np.flatnonzero(needed), _Fewer(np.flatnonzero(wanted), plain, fewer)
+    return np.flatnonzero(needed), np.flatnonzero(wanted), plain, fewer
 
 
 # which activations make up a layer, and which values travel past it: activations are taken as early as they can be, and

@@ -370,7 +370,7 @@ class Reader:
         if any(a.type in (a.GRAPH, a.GRAPHS) for a in node.attribute):
             raise Unsupported("control flow has no translation")
         if depends and node.op_type not in (*OPERATORS, *ARRANGING):
-            raise Unsupported(f"unknown operator; {MISSING.get(node.op_type, PART)}")
+            raise Unsupported(MISSING.get(node.op_type, f"unknown operator; {PART}"))
         schema = onnx.defs.get_schema(node.op_type, self.opset, "")
         optional = onnx.defs.OpSchema.FormalParameterOption.Optional
         for names, formal in ((node.input, schema.inputs), (node.output, schema.outputs)):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import partial, reduce
 from typing import Any, Final
 
 import numpy as np
@@ -51,29 +51,19 @@ def _whole(value: Any) -> list[int]:
     return [] if value is None else [int(v) for v in np.ravel(value)]
 
 
-def _refused(reason: str) -> Operator:
-    def operator(*_: Any, **__: Any) -> Tensor:
-        raise Unsupported(reason)
-
-    return operator
-
-
 def _softmax(log: bool, b: OnnxBuilder, x: Tensor, axis: int = -1) -> Tensor:
     if b.opset < 13 and _axis(axis, len(x.shape)) != len(x.shape) - 1:
         raise Unsupported("before operator set 13 it takes all axes from its axis on together")
     return signals.softmax(b, x, _axis(axis, len(x.shape)), log)
 
 
-def _layer_norm(
-    b: OnnxBuilder, x: Tensor, Scale: Any, B: Any = None, axis: int = -1, epsilon: float = 1e-5, **_: Any
+def _norm(
+    center: bool, b: OnnxBuilder, x: Tensor, B: Any = None, axis: int = -1, epsilon: float = 1e-5, **given: Any
 ) -> Tensor:
     if b.outputs > 1:
         raise Unsupported("it also returns statistics")
-    return signals.layer_norm(b, x, len(x.shape) - _axis(axis, len(x.shape)), Scale, B, epsilon)
-
-
-def _rms_norm(b: OnnxBuilder, x: Tensor, scale: Any, axis: int = -1, epsilon: float = 1e-5, **_: Any) -> Tensor:
-    return signals.layer_norm(b, x, len(x.shape) - _axis(axis, len(x.shape)), scale, None, epsilon, False)
+    scale = given.get("Scale", given.get("scale"))
+    return signals.layer_norm(b, x, len(x.shape) - _axis(axis, len(x.shape)), scale, B, epsilon, center)
 
 
 def _group_norm(b: Builder, x: Tensor, scale: Any, bias: Any, num_groups: int, epsilon: float, **_: Any) -> Tensor:
@@ -82,32 +72,12 @@ def _group_norm(b: Builder, x: Tensor, scale: Any, bias: Any, num_groups: int, e
     return signals.group_norm(b, x, num_groups, scale, bias, epsilon)
 
 
-def _refused_norm(b: Builder, x: Tensor, **_: Any) -> Tensor:
-    raise Unsupported("it divides by a norm that may be zero; write it with a small number added")
-
-
 def _row(name: str, **names: str) -> Operator:
     return lambda b, x, **given: b.activate(x, name, **{names[key]: float(value) for key, value in given.items()})
 
 
-def _fold(verb: Callable[[Builder, Any, Any], Value]) -> Operator:
-    """An operator of any number of operands, which are taken in turn."""
-
-    def operator(b: Builder, result: Any, *others: Any) -> Value:
-        for operand in others:
-            result = verb(b, result, operand)
-        return result
-
-    return operator
-
-
 def _prelu(b: Builder, x: Tensor, slope: Array) -> Tensor:
-    slope = np.asarray(slope, dtype=float)
-    return b.activate(x, "leaky_relu", negative_slope=slope.reshape(()) if slope.size == 1 else slope)
-
-
-def _selu(b: Builder, x: Tensor, alpha: float, gamma: float) -> Tensor:
-    return b.scale(b.activate(x, "elu", alpha=alpha), gamma)
+    return b.activate(x, "leaky_relu", negative_slope=np.reshape(slope, ()) if slope.size == 1 else slope.astype(float))
 
 
 def _clip(b: OnnxBuilder, x: Tensor, min: Any = None, max: Any = None) -> Tensor:
@@ -174,37 +144,28 @@ def _frame(x: Tensor, kernel: Sequence[int], auto_pad: str, given: Mapping[str, 
 
 
 def _conv(
-    b: Builder, x: Tensor, W: Array, group: int, auto_pad: str, B: Any = None, kernel_shape: Any = None, **given: Any
-) -> Tensor:
-    if kernel_shape and tuple(kernel_shape) != W.shape[2:]:
-        raise Unsupported("its kernel_shape is not that of its kernel")
-    return b.conv(x, W, B, _frame(x, W.shape[2:], auto_pad, given), group)
-
-
-def _conv_transpose(
-    b: Builder, x: Tensor, W: Array, group: int, auto_pad: str, B: Any = None, kernel_shape: Any = None, **given: Any
+    turned: bool, b: Builder, x: Tensor, W: Array, group: int, auto_pad: str, B: Any = None, **given: Any
 ) -> Tensor:
     kernel = W.shape[2:]
+    if tuple(given.pop("kernel_shape", kernel)) != kernel:
+        raise Unsupported("its kernel_shape is not that of its kernel")
+    frame, more = _frame(x, kernel, auto_pad, given), given.get("output_padding") or [0] * len(kernel)
+    if not turned:
+        return b.conv(x, W, B, frame, group)
     if auto_pad not in ("NOTSET", "VALID") or given.get("output_shape"):
         raise Unsupported("its padding follows from a wanted size; give pads and output_padding")
-    more = given.get("output_padding") or [0] * len(kernel)
-    if (kernel_shape and tuple(kernel_shape) != kernel) or len(more) != len(kernel) or min(more) < 0:
-        raise Unsupported("its kernel_shape or output_padding does not fit its kernel")
-    return b.conv_transpose(x, W, B, _frame(x, kernel, auto_pad, given), more, group)
+    if len(more) != len(kernel) or min(more) < 0:
+        raise Unsupported("its output_padding does not fit its kernel")
+    return b.conv_transpose(x, W, B, frame, more, group)
 
 
-def _average_pool(
-    b: Builder, x: Tensor, kernel_shape: Any, auto_pad: str, count_include_pad: int = 0, **given: Any
-) -> Tensor:
-    return b.average_pool(x, _frame(x, kernel_shape, auto_pad, given), bool(count_include_pad))
-
-
-def _max_pool(
-    b: OnnxBuilder, x: Tensor, kernel_shape: Any, auto_pad: str, storage_order: int = 0, **given: Any
-) -> Tensor:
-    if b.outputs > 1 or storage_order:
+def _pool(average: bool, b: OnnxBuilder, x: Tensor, kernel_shape: Any, auto_pad: str, **given: Any) -> Tensor:
+    frame = _frame(x, kernel_shape, auto_pad, given)
+    if average:
+        return b.average_pool(x, frame, bool(given.get("count_include_pad", 0)))
+    if b.outputs > 1 or given.get("storage_order"):
         raise Unsupported("it also returns indices")
-    return b.max_pool(x, _frame(x, kernel_shape, auto_pad, given))
+    return b.max_pool(x, frame)
 
 
 def _resize(b: Builder, x: Tensor, mode: str, scales: Any = None, sizes: Any = None, **given: Any) -> Tensor:
@@ -232,27 +193,23 @@ def _shrink(b: Builder, x: Tensor, lambd: float, bias: float) -> Tensor:
     return b.activate(x, "softshrink", lambd=lambd)
 
 
-def _pow(b: Builder, x: Tensor, Y: Array) -> Tensor:
-    if Y.size != 1:
-        raise Unsupported("its exponents differ")
-    return b.power(x, Y.reshape(()))
-
-
 def _reduce(
-    kind: str, b: Builder, x: Tensor, axes: Any = None, keepdims: int = 1, noop_with_empty_axes: int = 0
+    kind: str,
+    b: Builder,
+    x: Tensor,
+    axes: Any = None,
+    keepdims: int = 1,
+    noop_with_empty_axes: int = 0,
+    over: tuple[int, int | None] = (0, None),
 ) -> Tensor:
-    rank = len(x.shape)
-    chosen = [_axis(axis, rank) for axis in _whole(axes)]
+    every = list(range(len(x.shape)))
+    chosen = [_axis(axis, len(every)) for axis in _whole(axes)]
     if not chosen and noop_with_empty_axes:
         return x
-    chosen = chosen or list(range(rank))
+    chosen = chosen or every[slice(*over)]
     if kind in ("mean", "sum"):
         return b.mean(x, chosen, bool(keepdims), kind == "sum")
     return b.over_axes(x, chosen, bool(keepdims), 1.0 if kind == "max" else -1.0)
-
-
-def _global(kind: str, b: Builder, x: Tensor) -> Tensor:
-    return _reduce(kind, b, x, list(range(2, len(x.shape))))
 
 
 def _top(b: Builder, x: Tensor, axis: int, K: Any = None, k: Any = None, largest: int = 1, sorted: int = 1) -> Any:
@@ -300,73 +257,66 @@ ARRANGING: Final = frozenset(
 _JUMPS = "it jumps; write choices with Relu, Clip, Abs, Max or LeakyRelu"
 MISSING: Final[Mapping[str, str]] = {
     **dict.fromkeys(("Round", "Sign", "Floor", "Ceil", "Greater", "Less", "Equal", "Where", "ThresholdedRelu"), _JUMPS),
+    **dict.fromkeys(
+        ("LpNormalization", "LRN"), "it divides by a norm that may be zero; add a small number to the norm"
+    ),
     **dict.fromkeys(("LSTM", "GRU", "RNN"), "load the PyTorch module, whose recurrent layers are read"),
 }
 """What people can do about operators that they bring most often of those that are not read."""
 
+_FOLDED: Final[Mapping[str, Callable[[Builder, Any, Any], Value]]] = {
+    "Add": lambda b, x, y: b.add(x, y),
+    "Div": lambda b, x, y: b.divide(x, y),
+    "Max": lambda b, x, y: b.larger(x, y),
+    "Min": lambda b, x, y: b.larger(x, y, -1.0),
+    "Mul": lambda b, x, y: b.multiply(x, y),
+    "Sub": lambda b, x, y: b.add(x, y, -1.0),
+    "Sum": lambda b, x, y: b.add(x, y),
+}
 SEVERAL: Final[Mapping[str, Operator]] = {
-    "Add": _fold(lambda b, x, y: b.add(x, y)),
+    **{name: partial(lambda verb, b, *operands: reduce(partial(verb, b), operands), v) for name, v in _FOLDED.items()},
     "Concat": lambda b, *parts, axis: b.concat(parts, axis),
-    "Div": _fold(lambda b, x, y: b.divide(x, y)),
     "Gemm": _gemm,
     "MatMul": lambda b, x, y: b.matmul(x, y),
-    "Max": _fold(lambda b, x, y: b.larger(x, y)),
-    "Min": _fold(lambda b, x, y: b.larger(x, y, -1.0)),
-    "Mul": _fold(lambda b, x, y: b.multiply(x, y)),
-    "Sub": _fold(lambda b, x, y: b.add(x, y, -1.0)),
-    "Sum": _fold(lambda b, x, y: b.add(x, y)),
 }
 """Operators all of whose operands may depend on the input; the others' first one must."""
 
+_ROWS = "Cos Erf Exp HardSwish Log Mish Relu Sigmoid Sin Softplus Softsign Sqrt Tanh"
+
 OPERATORS: Final[Mapping[str, Operator]] = {
     **SEVERAL,
+    **{name: _row(name.lower()) for name in _ROWS.split()},
     "Abs": lambda b, x: b.activate(x, "leaky_relu", negative_slope=-1.0),
     "Atan": _row("arctan"),
-    "AveragePool": _average_pool,
+    "AveragePool": partial(_pool, True),
     "BatchNormalization": _batch_norm,
     "Cast": _cast,
     "Celu": _row("celu", alpha="alpha"),
     "Clip": _clip,
-    "Conv": _conv,
-    "ConvTranspose": _conv_transpose,
-    "Cos": _row("cos"),
+    "Conv": partial(_conv, False),
+    "ConvTranspose": partial(_conv, True),
     "Dropout": _dropout,
     "Elu": _row("elu", alpha="alpha"),
-    "Erf": _row("erf"),
     "Gelu": lambda b, x, approximate: b.activate(x, "gelu_tanh" if approximate == "tanh" else "gelu"),
-    "GlobalAveragePool": partial(_global, "mean"),
-    "GlobalMaxPool": partial(_global, "max"),
-    "Exp": _row("exp"),
+    **{f"Global{k}Pool": partial(_reduce, r, over=(2, None)) for k, r in (("Average", "mean"), ("Max", "max"))},
     "GroupNormalization": _group_norm,
-    "InstanceNormalization": lambda b, x, scale, B, epsilon: signals.group_norm(b, x, x.shape[1], scale, B, epsilon),
-    "LayerNormalization": _layer_norm,
-    "Log": _row("log"),
-    **dict.fromkeys(("LpNormalization", "LRN"), _refused_norm),
-    "RMSNormalization": _rms_norm,
-    "Sqrt": _row("sqrt"),
     "HardSigmoid": _row("hardsigmoid", alpha="alpha", beta="beta"),
-    "HardSwish": _row("hardswish"),
     "Identity": lambda b, x: x,
+    "InstanceNormalization": lambda b, x, scale, B, epsilon: signals.group_norm(b, x, x.shape[1], scale, B, epsilon),
+    "LayerNormalization": partial(_norm, True),
     "LeakyRelu": _row("leaky_relu", alpha="negative_slope"),
     "LogSoftmax": partial(_softmax, True),
-    "MaxPool": _max_pool,
-    "Mish": _row("mish"),
+    "MaxPool": partial(_pool, False),
     "Neg": lambda b, x: b.scale(x, -1.0),
     "PRelu": _prelu,
     "Pad": _pad,
-    "Pow": _pow,
+    "Pow": lambda b, x, Y: b.power(x, Y.reshape(()) if Y.size == 1 else Y),
+    "RMSNormalization": partial(_norm, False),
     "Reciprocal": lambda b, x: b.divide(1.0, x),
     **{f"Reduce{kind.title()}": partial(_reduce, kind) for kind in ("max", "mean", "min", "sum")},
-    "Relu": _row("relu"),
-    "Resize": _resize,
-    "Selu": _selu,
+    **dict.fromkeys(("Resize", "Upsample"), _resize),
+    "Selu": lambda b, x, alpha, gamma: b.scale(b.activate(x, "elu", alpha=alpha), gamma),
     "Shrink": _shrink,
-    "Sigmoid": _row("sigmoid"),
-    "Sin": _row("sin"),
     "Softmax": partial(_softmax, False),
-    "Softplus": _row("softplus"),
-    "Softsign": _row("softsign"),
-    "Tanh": _row("tanh"),
     "TopK": _top,
-    "Upsample": _resize,
 }

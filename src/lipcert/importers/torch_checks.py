@@ -12,6 +12,7 @@ import hashlib
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from itertools import zip_longest
 from types import FunctionType, MethodType, ModuleType
 from typing import Any, Final
 from unittest.mock import patch
@@ -68,24 +69,21 @@ def in_single(module: nn.Module) -> nn.Module:
 
 def inspect(module: nn.Module) -> None:
     """Refuse a module in training mode, or one whose numbers are not real; all reasons at once."""
-    quantised = [name for name, part in module.named_modules() if ".quantized" in type(part).__module__]
-    if quantised:
+    parts = dict(module.named_modules())
+    if quantised := [name for name, part in parts.items() if ".quantized" in type(part).__module__]:
         raise UnreadableModel(
             f"the module has quantised parts ({few(quantised)}), which round in steps and have no Lipschitz constant;"
             " pass the module as it was before it was quantised"
         )
-    training = [name or "the module itself" for name, part in module.named_modules() if part.training]
+    training = [name or "the module itself" for name, part in parts.items() if part.training]
     if training and "eval" not in vars(module):  # a program of torch.export has no modes, and says so
         raise UnreadableModel(f"the module is in training mode ({few(training)}); call module.eval() first")
     if any(getattr(modules, f"_global_forward{kind}", None) for kind in ("_hooks", "_pre_hooks")):
         raise UnreadableModel("a forward hook is registered for every module of this process; remove it")
-    found = [
-        f"{name or 'the module itself'}: it is compiled in place; pass the module as it was before compile()"
-        for name, part in module.named_modules()
-        if part._compiled_call_impl is not None
-    ]
+    compiled = "it is compiled in place; pass the module as it was before compile()"
+    found = [f"{name or 'itself'}: {compiled}" for name, part in parts.items() if part._compiled_call_impl is not None]
     numbers = (*module.named_parameters(), *module.named_buffers())
-    found += [f"{name}: {reason}" for name, value in numbers if (reason := _strange(value)) is not None]
+    found += [f"{name}: it {reason}" for name, value in numbers if (reason := _strange(value)) is not None]
     if found:
         raise UnreadableModel("\n  ".join(["the module's parts or numbers cannot be read as they are:", *found]))
 
@@ -93,20 +91,16 @@ def inspect(module: nn.Module) -> None:
 def _strange(value: torch.Tensor) -> str | None:
     """Why the numbers of a parameter or buffer cannot be read as they are."""
     if isinstance(value, (nn.UninitializedParameter, nn.UninitializedBuffer)):
-        return "it is not initialised; run the module once"
+        return "is not initialised; run the module once"
     if type(value) not in (torch.Tensor, nn.Parameter, nn.Buffer):
-        return f"it is a {type(value).__name__}, not a plain tensor"
-    if value.is_meta:
-        return "it has no values (device meta); load its values first"
-    if value.layout != torch.strided:
-        return f"it is stored as {value.layout}; call to_dense()"
-    if value.is_complex() or value.is_quantized:
-        return f"it holds numbers of type {value.dtype}; a network has real ones"
-    if value.is_floating_point() and value.dtype not in (torch.float32, torch.float64):
-        return f"it holds numbers of type {value.dtype}; convert the module with float()"
-    if value.is_floating_point() and bool(value.isnan().any()):
-        return f"it holds {int(value.isnan().sum())} NaN; train again, or load another state"
-    return None
+        return f"is a {type(value).__name__}, not a plain tensor"
+    if value.is_meta or value.layout != torch.strided:
+        return f"has no values (device meta), or is stored as {value.layout}; load its values, or call to_dense()"
+    real = value.dtype in (torch.float32, torch.float64)
+    if value.is_complex() or value.is_quantized or (value.is_floating_point() and not real):
+        return f"holds numbers of type {value.dtype}; convert the module with float()"
+    missing = int(value.isnan().sum()) if real else 0
+    return f"holds {missing} NaN; train again, or load another state" if missing else None
 
 
 def state(module: nn.Module) -> dict[str, Any]:
@@ -166,11 +160,9 @@ class _Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         given = {name: value for name, value in bound(func, args, kwargs or {}) if not name.startswith("cudnn")}
-        leaves = tree_flatten(given)[0]
+        leaves, name = tree_flatten(given)[0], name_of(func)
         result = func(*args, **(kwargs or {}))
-        name = name_of(func)
-        depends = any(isinstance(leaf, torch.Tensor) and _storage(leaf) in self.reached for leaf in leaves)
-        if depends:
+        if any(isinstance(leaf, torch.Tensor) and _storage(leaf) in self.reached for leaf in leaves):
             if name not in _IDLE:
                 self.steps.append((name, *map(_described, leaves)))
             self.looks += [name] if torch.Tag.data_dependent_output in func.tags else []
@@ -203,20 +195,19 @@ def same_operations(module: Callable[[Any], Any], program: Callable[[Any], Any],
                 if mode == "no_grad":
                     raise
                 continue  # some operations in place cannot be differentiated; then nobody runs them that way
-            exported = _listed(program, given, mode)
+            shown = _listed(program, given, mode).steps
         if real.looks:
             raise UnreadableModel(
                 f"the module looks at values that depend on the input ({few(dict.fromkeys(real.looks))}): it may decide"
                 " by them; write choices with relu, clamp, abs or maximum"
             )
-        if real.steps != exported.steps:
-            differ = [k for k, (one, two) in enumerate(zip(real.steps, exported.steps)) if one != two]
-            place = differ[0] if differ else min(len(real.steps), len(exported.steps))
-            does, shows = (run.steps[place][0] if place < len(run.steps) else "nothing" for run in (real, exported))
+        differ = [k for k, pair in enumerate(zip_longest(real.steps, shown)) if pair[0] != pair[1]]
+        if differ:
+            does, says = (run[differ[0]][0] if differ[0] < len(run) else "nothing" for run in (real.steps, shown))
             raise UnreadableModel(
-                f"the exported program is not what the module does: operation {place + 1} of a run is {does}, of the"
-                f" program {shows}; forward must not look at the values or the type of tensors, at random numbers, or"
-                " at whether gradients are recorded"
+                f"the exported program is not what the module does: operation {differ[0] + 1} of a run is {does}, of"
+                f" the program {says}; forward must not look at the values or the type of tensors, at random numbers,"
+                " or at whether gradients are recorded"
             )
 
 

@@ -61,11 +61,10 @@ def translate(b: TorchBuilder, target: Any, args: Sequence[Any], kwargs: Mapping
             return arranged(b, target, args, kwargs)
         if name in SHAPES:
             return target(*tree_map(_zeros, list(args)), **kwargs)
-        handler = HANDLERS.get(name)
-        if handler is None:
-            raise Unsupported(f"unknown operation; {MISSING.get(name, PART)}")
+        if name not in HANDLERS:
+            raise Unsupported(MISSING.get(name, f"unknown operation; {PART}"))
         (_, first), *others = bound(target, args, kwargs)
-        return handler(b, _plain(first), **{key: _plain(value) for key, value in others if value is not None})
+        return HANDLERS[name](b, _plain(first), **{key: _plain(value) for key, value in others if value is not None})
     except (Unsupported, LipcertError):  # says itself what is wrong
         raise
     except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError, RuntimeError) as error:
@@ -139,13 +138,6 @@ def _pad(b: Builder, x: Tensor, pad: Any, mode: str = "constant", value: float =
 # functions of one number -----------------------------------------------------------------------------------------
 
 
-def _refused(reason: str) -> Handler:
-    def handler(*_: Any, **__: Any) -> Tensor:
-        raise Unsupported(reason)
-
-    return handler
-
-
 def _with_positions(handler: Handler) -> Handler:
     """Handler of an operation that also returns which elements were chosen, or statistics; nothing may use them."""
     return lambda b, x, **given: (handler(b, x, **given), Positions())
@@ -159,10 +151,6 @@ def _elu(b: Builder, x: Tensor, alpha: float, scale: float, input_scale: float) 
     if (scale, input_scale) != (1, 1):
         raise Unsupported("only an ELU without scales is known")
     return b.activate(x, "elu", alpha=alpha)
-
-
-def _hardtanh(b: Builder, x: Tensor, **limits: float) -> Tensor:
-    return b.activate(x, "relu6") if tuple(limits.values()) == (0, 6) else b.activate(x, "hardtanh", **limits)
 
 
 def _softplus(b: TorchBuilder, x: Tensor, beta: float, threshold: float) -> Tensor:
@@ -190,10 +178,6 @@ def _threshold(b: Builder, x: Tensor, threshold: float, value: float) -> Tensor:
     return b.activate(x, "threshold", threshold=float(threshold))
 
 
-def _rrelu(b: Builder, x: Tensor, lower: float, upper: float, training: bool) -> Tensor:
-    return b.activate(_dropout(b, x, 1.0, training), "leaky_relu", negative_slope=(lower + upper) / 2)
-
-
 def _prelu(b: Builder, x: Tensor, weight: Array) -> Tensor:
     if isinstance(weight, Tensor):
         raise Unsupported("its slope depends on the input")
@@ -201,25 +185,31 @@ def _prelu(b: Builder, x: Tensor, weight: Array) -> Tensor:
     return b.activate(x, "leaky_relu", negative_slope=np.reshape(weight, along))
 
 
-def _dropout(b: Builder, x: Tensor, p: float, train: bool = True) -> Tensor:
+def _dropout(b: Builder, x: Tensor, p: float = 1.0, train: bool = True) -> Tensor:
     if train and p > 0:
         raise Unsupported("it is random in training mode: pass training=self.training, and call eval()")
     return x
 
 
+def _rrelu(b: Builder, x: Tensor, lower: float, upper: float, training: bool) -> Tensor:
+    return b.activate(_dropout(b, x, train=training), "leaky_relu", negative_slope=(lower + upper) / 2)
+
+
+_ROWS = "relu leaky_relu relu6 celu selu sigmoid tanh silu mish hardswish arctan sin cos erf softshrink"
+_OTHER_NAMES = {"atan": "arctan", "special_expit": "sigmoid", "special_erf": "erf"}
+
 ACTIVATIONS: Final[Mapping[str, Handler]] = {
-    **{name: _row(name) for name in ("relu", "leaky_relu", "relu6", "celu", "selu", "sigmoid", "tanh", "silu", "mish")},
-    **{name: _row(name) for name in ("hardswish", "arctan", "sin", "cos", "erf", "softshrink")},
-    **{alias: _row(name) for alias, name in (("atan", "arctan"), ("special_expit", "sigmoid"), ("special_erf", "erf"))},
+    **{name: _row(_OTHER_NAMES.get(name, name)) for name in (*_ROWS.split(), *_OTHER_NAMES)},
     **dict.fromkeys(("prelu", "_prelu_kernel"), _prelu),
     "rrelu": _rrelu,
-    "hardtanh": _hardtanh,
+    "hardtanh": lambda b, x, **ends: (
+        b.activate(x, "hardtanh", **ends) if [*ends.values()] != [0, 6] else b.activate(x, "relu6")
+    ),
     "elu": _elu,
     "softplus": _softplus,
     "gelu": lambda b, x, approximate: b.activate(x, "gelu_tanh" if approximate == "tanh" else "gelu"),
     "hardsigmoid": lambda b, x: b.hard_sigmoid(x),
     "square": lambda b, x: b.power(x, 2),
-    "hardshrink": _refused("it jumps at its limits, so it has no Lipschitz constant; softshrink does not"),
     "threshold": _threshold,
     "log_sigmoid": lambda b, x: b.scale(b.activate(b.scale(x, -1.0), "softplus"), -1.0),
     **dict.fromkeys(("abs", "absolute"), lambda b, x: b.activate(x, "leaky_relu", negative_slope=-1.0)),
@@ -261,41 +251,27 @@ def _cumsum(b: Builder, x: Tensor, dim: int, dtype: Any = None) -> Tensor:
     return b.view(total, lambda index: np.moveaxis(index, -1, dim))
 
 
-def _addmm(b: Builder, x: Any, mat1: Any, mat2: Any, beta: Any, alpha: Any) -> Tensor:
-    return b.add(b.multiply(b.tensor(x), np.asarray(beta)), b.scale(b.matmul(mat1, mat2), alpha))
-
-
-def _fixed(*weights: Any) -> None:
-    if any(isinstance(weight, Tensor) for weight in weights):
-        raise Unsupported("its weight depends on the input")
-
-
 def _linear(b: Builder, x: Any, weight: Any, bias: Any = None) -> Any:
-    _fixed(weight)
-    result = b.matmul(x, np.asarray(weight).T)
+    result = b.matmul(x, b.view(weight, np.transpose) if isinstance(weight, Tensor) else np.transpose(weight))
     return result if bias is None else b.add(result, bias)
 
 
 def _conv(
-    b: Builder, x: Tensor, weight: Any, padding: Any, stride: Any, dilation: Any, groups: int, bias: Any = None
-) -> Tensor:
-    _fixed(weight, bias)
-    dilation = each_axis(dilation, weight.ndim - 2)
-    if padding == "same":
-        spare = [d * (k - 1) for d, k in zip(dilation, weight.shape[2:], strict=True)]
-        pads: win.Pads = [(s // 2, s - s // 2) for s in spare]
-    else:
-        pads = _both(0 if padding == "valid" else padding, weight.ndim - 2)
-    frame = Frame(weight.shape[2:], each_axis(stride, weight.ndim - 2), pads, dilation)
+    b: Builder, x: Any, weight: Any, stride: Any, dilation: Any, groups: int, bias: Any = None, **given: Any
+) -> Any:
+    """A convolution, or a transposed one, which has an output_padding."""
+    if any(isinstance(operand, Tensor) for operand in (weight, bias)):
+        raise Unsupported("its weight depends on the input")
+    kernel, rank, padding = weight.shape[2:], weight.ndim - 2, given["padding"]
+    stride, dilation = each_axis(stride, rank), each_axis(dilation, rank)
+    spare = [d * (k - 1) for d, k in zip(dilation, kernel, strict=True)]
+    same = [(s // 2, s - s // 2) for s in spare]
+    frame = Frame(
+        kernel, stride, same if padding == "same" else _both(0 if padding == "valid" else padding, rank), dilation
+    )
+    if "output_padding" in given:
+        return b.conv_transpose(x, weight, bias, frame, each_axis(given["output_padding"], rank), groups)
     return b.conv(x, weight, bias, frame, groups)
-
-
-def _conv_transpose(b: Builder, x: Tensor, weight: Any, groups: int, bias: Any = None, **given: Any) -> Tensor:
-    _fixed(weight, bias)
-    rank = weight.ndim - 2
-    stride, dilation, more = (each_axis(given[name], rank) for name in ("stride", "dilation", "output_padding"))
-    frame = Frame(weight.shape[2:], stride, _both(given["padding"], rank), dilation)
-    return b.conv_transpose(x, weight, bias, frame, more, groups)
 
 
 def _batch_norm(b: Builder, x: Tensor, eps: float, training: bool = False, **given: Any) -> Tensor:
@@ -312,18 +288,16 @@ def _frame(rank: int, kernel_size: Any, stride: Any, padding: Any, dilation: Any
     return Frame(kernel, moves, _both(padding, rank), each_axis(dilation, rank), ceil_mode)
 
 
-def _average_pool(rank: int, b: Builder, x: Tensor, count_include_pad: bool, **frame: Any) -> Tensor:
-    return b.average_pool(x, _frame(rank, dilation=1, **frame), count_include_pad)
+def _pool(average: bool, rank: int, b: Builder, x: Tensor, **frame: Any) -> Tensor:
+    include = frame.pop("count_include_pad", False)
+    seen = _frame(rank, **{"dilation": 1} | frame)
+    return b.average_pool(x, seen, include) if average else b.max_pool(x, seen)
 
 
-def _max_pool(rank: int, b: Builder, x: Tensor, **frame: Any) -> Tensor:
-    return b.max_pool(x, _frame(rank, **frame))
-
-
-def _adaptive(rank: int, maximum: bool, b: Builder, x: Tensor, output_size: Any) -> Any:
+def _adaptive(average: bool, rank: int, b: Builder, x: Tensor, output_size: Any) -> Any:
     parts = zip(x.shape[len(x.shape) - rank :], each_axis(output_size, rank), strict=True)
     seen, shape = win.windows(x.shape, [win.divided(*axis) for axis in parts])
-    return (b.maximum(x, seen, shape), Positions()) if maximum else b.average_windows(x, seen, shape)
+    return b.average_windows(x, seen, shape) if average else (b.maximum(x, seen, shape), Positions())
 
 
 def _both(padding: Any, rank: int) -> win.Pads:
@@ -331,20 +305,10 @@ def _both(padding: Any, rank: int) -> win.Pads:
     return [(p, p) for p in each_axis(padding, rank)]
 
 
-def _attention(
-    b: Builder,
-    query: Any,
-    key: Any,
-    value: Any,
-    attn_mask: Any = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    scale: float | None = None,
-    enable_gqa: bool = False,
-) -> Tensor:
-    if dropout_p or enable_gqa:
+def _attention(b: Builder, query: Any, key: Any, value: Any, attn_mask: Any = None, **given: Any) -> Tensor:
+    if given["dropout_p"] or given["enable_gqa"]:
         raise Unsupported("dropout in attention, or groups of queries, are not known; call eval()")
-    return signals.attention(b, query, key, value, attn_mask, is_causal, scale)
+    return signals.attention(b, query, key, value, attn_mask, given["is_causal"], given.get("scale"))
 
 
 def _layer_norm(
@@ -355,11 +319,8 @@ def _layer_norm(
 
 def _instance_norm(b: Builder, x: Tensor, use_input_stats: bool, eps: float, **given: Any) -> Tensor:
     if not use_input_stats:
-        return _batch_norm(b, x, eps, **{key: given[key] for key in given if key in _STATISTICS})
+        return _batch_norm(b, x, eps, **given)
     return signals.group_norm(b, x, x.shape[1], given.get("weight"), given.get("bias"), eps)
-
-
-_STATISTICS = ("weight", "bias", "running_mean", "running_var")
 
 
 _RANKS = (1, 2, 3)
@@ -368,7 +329,6 @@ HANDLERS: Final[Mapping[str, Handler]] = {
     **ACTIVATIONS,
     "sort": _with_positions(lambda b, x, dim, descending, stable=False: b.sort(x, dim, descending)),
     "pow": lambda b, x, exponent: b.power(x, exponent),
-    "reciprocal": lambda b, x: b.divide(1.0, x),
     "add": lambda b, x, other, alpha: b.add(x, other, float(alpha)),
     **dict.fromkeys(("sub", "subtract"), lambda b, x, other, alpha: b.add(x, other, -float(alpha))),
     "rsub": lambda b, x, other, alpha: b.add(other, b.multiply(x, np.asarray(alpha)), -1.0),
@@ -386,24 +346,21 @@ HANDLERS: Final[Mapping[str, Handler]] = {
     "where": lambda b, condition, self, other: _chosen(b, condition, self, other),
     "masked_fill": lambda b, x, mask, value: _chosen(b, mask, value, x),
     "fill": lambda b, x, value: b.spread(b.tensor(value if isinstance(value, Tensor) else np.asarray(value)), x.shape),
-    **dict.fromkeys(("gt", "ge", "lt", "le", "eq", "ne", "sign", "round", "floor", "ceil"), _refused(_JUMPS)),
     "linear": _linear,
     **dict.fromkeys(("matmul", "mm", "mv", "bmm", "dot", "vdot"), lambda b, x, **other: b.matmul(x, *other.values())),
-    **dict.fromkeys(("addmm", "addmv", "baddbmm"), lambda b, x, **others: _addmm(b, x, *others.values())),
-    **{f"conv{d}d": _conv for d in _RANKS},
-    **{f"conv_transpose{d}d": _conv_transpose for d in _RANKS},
-    **{f"avg_pool{d}d": partial(_average_pool, d) for d in _RANKS},
-    **{f"max_pool{d}d": partial(_max_pool, d) for d in _RANKS},
-    **{f"max_pool{d}d_with_indices": _with_positions(partial(_max_pool, d)) for d in _RANKS},
-    **{f"adaptive_avg_pool{d}d": partial(_adaptive, d, False) for d in _RANKS},
-    **{f"adaptive_max_pool{d}d": partial(_adaptive, d, True) for d in _RANKS},
+    **dict.fromkeys(
+        ("addmm", "addmv", "baddbmm"),
+        lambda b, x, beta, alpha, **two: b.add(
+            b.multiply(x, np.asarray(beta)), b.scale(b.matmul(*two.values()), alpha)
+        ),
+    ),
+    **{f"conv{kind}{d}d": _conv for d in _RANKS for kind in ("", "_transpose")},
+    **{f"{kind}_pool{d}d": partial(_pool, kind == "avg", d) for d in _RANKS for kind in ("avg", "max")},
+    **{f"max_pool{d}d_with_indices": _with_positions(partial(_pool, False, d)) for d in _RANKS},
+    **{f"adaptive_{kind}_pool{d}d": partial(_adaptive, kind == "avg", d) for d in _RANKS for kind in ("avg", "max")},
     "batch_norm": _batch_norm,
     "_native_batch_norm_legit_no_training": _with_positions(_batch_norm),
     "native_dropout": _with_positions(_dropout),
-    **dict.fromkeys(
-        ("upsample_linear1d", "upsample_bilinear2d", "upsample_bicubic2d", "_upsample_bilinear2d_aa"),
-        _refused("of interpolations only nearest is read; a transposed convolution can stand for it"),
-    ),
     **dict.fromkeys(("pad", "constant_pad_nd"), _pad),
     **dict.fromkeys(("softmax", "_softmax"), lambda b, x, dim, **_: signals.softmax(b, x, dim)),
     **dict.fromkeys(("log_softmax", "_log_softmax"), lambda b, x, dim, **_: signals.softmax(b, x, dim, log=True)),
@@ -426,6 +383,12 @@ HANDLERS: Final[Mapping[str, Handler]] = {
 """What each other operation means, by its name in ATen."""
 
 MISSING: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("gt", "ge", "lt", "le", "eq", "ne", "sign", "round", "floor", "ceil"), _JUMPS),
+    "hardshrink": "it jumps at its limits, so it has no Lipschitz constant; softshrink does not",
+    **dict.fromkeys(
+        ("upsample_linear1d", "upsample_bilinear2d", "upsample_bicubic2d", "_upsample_bilinear2d_aa"),
+        "of interpolations only nearest is read; a transposed convolution can stand for it",
+    ),
     "embedding": f"it takes whole numbers, and a Lipschitz constant is about real ones; {PART}",
 }
 """What people bring most often of what is not read, and what they can do."""
