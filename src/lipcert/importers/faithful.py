@@ -14,7 +14,6 @@ from lipcert.errors import UnreadableModel
 from lipcert.importers.lowering import Origin
 from lipcert.model.activations import STRAIGHT
 from lipcert.model.arrays import Array
-from lipcert.model.couplings import Coupling
 from lipcert.model.network import Layer, Network
 from lipcert.runtime.clock import clock
 
@@ -41,17 +40,12 @@ _MEMORY = 3e7
 
 @dataclass(frozen=True)
 class Precision:
-    """How a model computes.
+    """How a model computes: its unit roundoff and type of numbers.
 
-    Attributes
-    ----------
-    unit : its unit roundoff.
-    floor : the difference that passes relative to the largest output. What rounding does is learned from the network,
-        in which affine maps have been composed; in between the model may have held larger values, whose rounding the
-        network cannot show.
-    within : up to this size of every sum in the network the model has no reason to overflow.
-    tiny : what underflow may change.
-    dtype : its type of numbers.
+    A difference of ``floor`` relative to the largest output passes: what rounding does is learned from the network, in
+    which affine maps have been composed; in between the model may have held larger values, whose rounding the network
+    cannot show. Up to ``within`` as the size of every sum in the network the model has no reason to overflow; underflow
+    may change ``tiny``.
     """
 
     unit: float
@@ -106,7 +100,7 @@ def confirm(network: Network, originals: Iterable[Original], points: Any = None,
     say = clock().say
     say("comparing with the model: looking for points at kinks")
     given = np.zeros((0, network.inputs)) if points is None else network.point("points", points)
-    drawn = int.from_bytes(_fingerprint(network))
+    drawn = _fingerprint(network)
     random = np.concatenate([sample(network.inputs, s) for s in (seed, drawn)])
     random = np.concatenate([random, at_kinks(network, random, np.random.default_rng(drawn))])
     # in a network of many weights a point costs much, and there are many neurons to show what is wrong
@@ -131,13 +125,13 @@ def confirm(network: Network, originals: Iterable[Original], points: Any = None,
         _compare(network, original, tests, np.stack(theirs))
 
 
-def _fingerprint(network: Network) -> bytes:
+def _fingerprint(network: Network) -> int:
     state = hashlib.blake2b(digest_size=7)  # of every weight and bias
     for layer in network.layers:
         stored: Any = layer.convolution.kernel if layer.convolution else layer.linear  # so that no matrix is made
         for array in (stored if isinstance(stored, np.ndarray) else stored.data, layer.bias):
             state.update(np.ascontiguousarray(array).tobytes())
-    return state.digest()
+    return int.from_bytes(state.digest())
 
 
 def _compare(network: Network, original: Original, tests: Array, theirs: Array) -> None:
@@ -146,13 +140,13 @@ def _compare(network: Network, original: Original, tests: Array, theirs: Array) 
         ours, spread, largest = disturbed(network, tests, max(precision.unit, original.off / NOISE))
         finite = np.isfinite(theirs).all(axis=1)
         wanting = ~finite & (largest < precision.within)
-        counts = finite & np.isfinite(largest) & np.isfinite(ours).all(axis=1) & np.isfinite(spread).all(axis=1)
         if wanting.any():
             size = np.abs(tests[np.argmax(wanting)]).max()
             raise UnreadableModel(
                 f"{original.library} gives no finite output at {np.count_nonzero(~finite)} of {len(tests)} points,"
                 f" one of them with entries up to {size:.3g}; a network is finite everywhere"
             )
+        counts = finite & np.isfinite(largest) & np.isfinite(ours).all(axis=1) & np.isfinite(spread).all(axis=1)
         if not counts.any():
             raise UnreadableModel(
                 f"network and model cannot be compared: at all of {len(tests)} points their values overflow; the"
@@ -257,26 +251,12 @@ def disturbed(network: Network, x: Array, unit: float, seed: int = 0) -> tuple[A
         return exact, moved, largest
     exact, reaches = x, []
     for layer in network.layers:
-        size = (
-            replace(layer.convolution, kernel=np.abs(layer.convolution.kernel))
-            if layer.convolution
-            else abs(layer.weight)
-        )
+        kernel = layer.convolution
+        size = replace(kernel, kernel=np.abs(kernel.kernel)) if kernel else abs(layer.weight)
         sums = Layer(size, np.abs(layer.bias), None).affine(np.abs(exact))
-        v = exact = layer.affine(exact)
-        bends = np.zeros(1)
-        if layer.plain is not None:
-            exact = layer.activated(v)
-            bends = np.abs(exact)
-            if layer.coupling is not None:
-                bends = _coupled_bends(layer.coupling, v, bends)
-            for row, index in layer.plain.groups:
-                if any(piece != STRAIGHT for piece in row.shape):
-                    scale = np.max([1.0, *(np.max(np.abs(parameter)) for parameter in row.parameters)])
-                    bends[:, index] += scale * (1.0 + np.minimum(np.abs(v[:, index]), 64.0))
-                if np.isfinite(row.row.period):  # a step may lead anywhere after many periods, or back
-                    bends[:, index] += np.minimum(sums[:, index], 2.0 / (NOISE * unit))
-        reaches.append((sums, bends))
+        v = layer.affine(exact)
+        exact = v if layer.plain is None else layer.activated(v)
+        reaches.append((sums, _bends(layer, v, np.abs(exact), np.minimum(sums, 2.0 / (NOISE * unit)))))
     moved = np.zeros_like(exact)
     for number in range(2 * DRAWS):
         rng = np.random.default_rng((seed, number // 2))
@@ -284,20 +264,29 @@ def disturbed(network: Network, x: Array, unit: float, seed: int = 0) -> tuple[A
         z = x
         for layer, (sums, bends) in zip(network.layers, reaches, strict=True):
             z = _shaken(layer.affine(z), side * sums, rng)
-            if layer.plain is not None:
-                z = _shaken(layer.activated(z), side * bends, rng)
+            z = z if layer.plain is None else _shaken(layer.activated(z), side * bends, rng)
         moved = np.fmax(moved, np.abs(z - exact))
     largest = np.max([np.abs(x).max(axis=1), *(sums.max(axis=1) for sums, _ in reaches)], axis=0)
     return exact, MARGIN * moved, largest
 
 
-def _coupled_bends(coupling: Coupling, v: Array, sizes: Array) -> Array:
-    """Sizes of what is rounded: of the terms of sums of products; exponents of softmax values cancel."""
-    found = np.array(sizes)
-    for _, index in coupling.softmax_rows():
-        found[:, index] *= 1.0 + np.minimum(np.abs(v[:, index]).max(axis=-1, keepdims=True), 64.0)
-    for product, place in coupling.sums():
-        found[:, place] += (np.abs(v[:, product.one]) * np.abs(v[:, product.two])).sum(axis=-1)
+def _bends(layer: Layer, v: Array, found: Array, far: Array) -> Array:
+    """Sizes of what is rounded where a layer is not affine, given those of its results.
+
+    A step of a periodic function may lead anywhere after many periods, or back. Terms of sums of products are rounded;
+    exponents of softmax values cancel.
+    """
+    for row, index in layer.plain.groups if layer.plain is not None else ():
+        if any(piece != STRAIGHT for piece in row.shape):
+            scale = np.max([1.0, *(np.max(np.abs(parameter)) for parameter in row.parameters)])
+            found[:, index] += scale * (1.0 + np.minimum(np.abs(v[:, index]), 64.0))
+        if np.isfinite(row.row.period):
+            found[:, index] += far[:, index]
+    if layer.coupling is not None:
+        for _, index in layer.coupling.softmax_rows():
+            found[:, index] *= 1.0 + np.minimum(np.abs(v[:, index]).max(axis=-1, keepdims=True), 64.0)
+        for product, place in layer.coupling.sums():
+            found[:, place] += (np.abs(v[:, product.one]) * np.abs(v[:, product.two])).sum(axis=-1)
     return found
 
 

@@ -84,11 +84,9 @@ class Precise:
         return self.each(lambda part: np.asarray(part[index]))
 
     def reshape(self, *shape: int) -> Precise:
-        """The same numbers in another shape."""
         return self.each(lambda part: part.reshape(shape))
 
     def broadcast(self, shape: tuple[int, ...]) -> Precise:
-        """The numbers repeated to fill a shape."""
         return self.each(lambda part: np.broadcast_to(part, shape))
 
     def __neg__(self) -> Precise:
@@ -158,18 +156,17 @@ def two_sum(a: Array, b: Array) -> tuple[Array, Array]:
 def two_product(a: Array, b: Array) -> tuple[Array, Array, Array]:
     """Floats p, e and a bound of |a·b - p - e|, which is 0 unless something underflows. Beyond 2⁹⁹⁰ e is NaN."""
     p = a * b
-    a_high, b_high = _half(a), _half(b)
-    a_low, b_low = a - a_high, b - b_high
+    (a_high, a_low), (b_high, b_low) = _halves(a), _halves(b)
     e = a_low * b_low - (((p - a_high * b_high) - a_low * b_high) - a_high * b_low)
     plain = (a == 0.0) | (b == 0.0) | (np.abs(a) == 1.0) | (np.abs(b) == 1.0)
-    lost = np.where(~plain & (np.abs(p) < 2.0**-900), _SLACK, 0.0)
-    return p, np.where(plain, 0.0, e), lost
+    return p, np.where(plain, 0.0, e), np.where(~plain & (np.abs(p) < 2.0**-900), _SLACK, 0.0)
 
 
-def _half(a: Array) -> Array:
-    """The upper 26 bits."""
+def _halves(a: Array) -> tuple[Array, Array]:
+    """The upper 26 bits, and the rest."""
     wide = a * (2.0**27 + 1.0)
-    return np.asarray(wide - (wide - a))
+    high = wide - (wide - a)
+    return high, a - high
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,17 +183,14 @@ class PreciseMatrix:
         """The entries of a matrix of floats, dense or sparse."""
         if isinstance(matrix, PreciseMatrix):
             return matrix
-        found = sparse.csr_array(matrix if sparse.issparse(matrix) else np.asarray(matrix, dtype=float))
-        rows = np.repeat(np.arange(found.shape[0]), np.diff(found.indptr))
-        return PreciseMatrix.of_entries(matrix.shape, rows, found.indices, Precise.of(found.data))
+        found = sparse.coo_array(sparse.csr_array(matrix))
+        return PreciseMatrix.of_entries(found.shape, found.row, found.col, Precise.of(found.data))
 
     @staticmethod
     def of_entries(shape: Sequence[int], rows: Array, columns: Array, values: Precise) -> PreciseMatrix:
         """Entries in any order; those of one place are added, and those that are 0 left out."""
-        height, width = int(shape[0]), max(int(shape[1]), 1)
-        key = rows.astype(np.int64) * width + columns
-        if (key[1:] > key[:-1]).all() and values.high.all():  # nothing to do
-            return PreciseMatrix((height, int(shape[1])), rows, columns, values)
+        height, width = int(shape[0]), int(shape[1])
+        key = rows.astype(np.int64) * max(width, 1) + columns
         if (key[1:] < key[:-1]).any():
             order = np.argsort(key, kind="stable")
             key, values = key[order], values.take(order)
@@ -207,10 +201,10 @@ class PreciseMatrix:
             after = np.minimum(even + 1, key.size - 1)
             values = values.take(even) + values.take(after).each(lambda part: np.where(odd[after], part, 0.0))  # noqa: B023
             key = key[even]
-        if values.nothing.any():
+        if not values.high.all():
             kept = np.flatnonzero(~values.nothing)
             key, values = key[kept], values.take(kept)
-        return PreciseMatrix((height, int(shape[1])), key // width, key % width, values)
+        return PreciseMatrix((height, width), key // max(width, 1), key % max(width, 1), values)
 
     @staticmethod
     def diagonal_of(values: Any) -> PreciseMatrix:
@@ -254,6 +248,11 @@ class PreciseMatrix:
         indptr = np.r_[0, np.cumsum(np.bincount(self.rows, minlength=self.shape[0]))]
         return sparse.csr_array((self.values.high, self.columns, indptr), shape=self.shape)
 
+    @property
+    def ones(self) -> bool:
+        """Whether it only chooses and adds."""
+        return bool((self.values.high == 1.0).all() and not self.values.low.any() and not self.values.error.any())
+
     def times(self, vector: Precise) -> Precise:
         """The product with a vector."""
         if vector.nothing.all():
@@ -265,12 +264,8 @@ class PreciseMatrix:
     def __matmul__(self, other: PreciseMatrix) -> PreciseMatrix:
         """self·other, term by term; an infinity alone where that would take too many terms."""
         shape = (self.shape[0], other.shape[1])
-        plain, plain_other = (
-            (part.high == 1.0).all() and not part.low.any() and not part.error.any()
-            for part in (self.values, other.values)
-        )
-        if (self.diagonal and plain) or (other.diagonal and plain_other):
-            return other if self.diagonal and plain else self
+        if (self.diagonal and self.ones) or (other.diagonal and other.ones):
+            return other if self.diagonal and self.ones else self
         counts = np.bincount(other.rows, minlength=other.shape[0])
         each = counts[self.columns]  # terms with each entry
         terms = int(each.sum())
@@ -280,5 +275,5 @@ class PreciseMatrix:
         right = np.cumsum(counts)[self.columns] - each  # where each entry meets the first
         right = np.repeat(right - np.cumsum(each) + each, each) + np.arange(terms)
         one, two = self.values.take(left), other.values.take(right)
-        values = two if plain else one if plain_other else one * two
+        values = two if self.ones else one if other.ones else one * two
         return PreciseMatrix.of_entries(shape, self.rows[left], other.columns[right], values)
