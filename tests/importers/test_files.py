@@ -575,6 +575,14 @@ def test_names_and_units_of_inputs_and_outputs(tmp_path: Path) -> None:
         text = " ".join(wording.statement(found, network.depth)[1])
         assert "output d [N]" in text
         assert kind is lc.Reach or "input rate [rad/s]" in text
+    lc.certify(network, ball, lc.ClosedForm(), inputs=[0, 2], outputs=[3]).save(tmp_path / "answer.json")
+    cert = lc.Certificate.load(tmp_path / "answer.json")
+    lc.verify(network, cert)
+    assert wording.restrictions(cert, network.depth) == [
+        "x and y differing in coordinates angle [rad], wind [m/s] only",
+        "output d [N] only",
+    ]
+    assert lc.certify(network, ball, lc.ClosedForm(), layers=(0, 1)).names == (tuple(names["inputs"]), ())
     for wrong in (["angle"], "abc", ["a", "b", ""], ["a", "b", "c\n"], [1, 2, 3]):
         with pytest.raises(lc.InvalidInput, match="inputs must be 3 names, such as"):
             lc.load(file, inputs=wrong)  # type: ignore[arg-type]

@@ -347,6 +347,16 @@ def test_half_precision_is_read_as_the_numbers_that_are_stored() -> None:
     assert lc.load(onnx_graphs.model_of(nodes, arrays, kind=TensorProto.FLOAT16)).depth == 2
 
 
+def test_names_of_an_onnx_model_are_taken_where_they_are_asked_for() -> None:
+    model = model_of([node("Gemm", "x w")], (1, 6), {"w": RNG.standard_normal((6, 1))})
+    assert lc.load(model).names == ((), ())
+    named = lc.load(model, inputs=True, outputs=True)
+    assert named.names == (tuple(f"x[{k}]" for k in range(6)), ("y",))
+    assert lc.load(model, outputs=["u [N]"]).names == ((), ("u [N]",))
+    with pytest.raises(lc.InvalidInput, match="inputs must be 4 names"):
+        lc.load(model_of([node("Relu", "x")], (1, 1, 2, 2)), inputs=True)
+
+
 def test_onnx_inputs_that_are_fixed_and_outputs_that_are_chosen() -> None:
     entries = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [1, 3]) for n in ("x", "mask")]
     results = [helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in ("y", "z")]

@@ -49,6 +49,20 @@ class Causal(nn.Module):  # type: ignore[misc, name-defined]
         return nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
 
 
+class ByHand(nn.Module):  # type: ignore[misc, name-defined]
+    """Causal attention as in small language models: scores of later places are replaced by -inf."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.qkv = nn.Linear(4, 12)
+        self.register_buffer("seen", torch.tril(torch.ones(3, 3)))
+
+    def forward(self, x: Any) -> Any:
+        q, k, v = self.qkv(x).split(4, dim=-1)
+        scores = (q @ k.transpose(-2, -1)).masked_fill(self.seen == 0, float("-inf"))
+        return torch.softmax(scores + torch.triu(torch.full((3, 3), -torch.inf), 2), dim=-1) @ v
+
+
 class SwiGLU(nn.Module):  # type: ignore[misc, name-defined]
     """silu(Wx)·Vx."""
 
@@ -119,6 +133,8 @@ CASES: dict[str, tuple[Callable[[], Any], tuple[int, ...]]] = {
     "attention": (Attention, (1, 3, 4)),
     "multihead": (Self, (1, 3, 4)),
     "causal": (Causal, (1, 3, 4)),
+    "causal by hand": (ByHand, (1, 3, 4)),
+    "a weight from the input": (lambda: Of(lambda x: nn.functional.linear(x[:, :2], x[0, 2:].view(3, 2))), (1, 8)),
     "encoder": (lambda: nn.TransformerEncoderLayer(4, 2, 6, batch_first=True), (1, 3, 4)),
     "norm first": (
         lambda: nn.TransformerEncoderLayer(4, 2, 6, batch_first=True, norm_first=True, activation="gelu"),

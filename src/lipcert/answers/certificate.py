@@ -37,6 +37,7 @@ class Certificate(Saved):
     witness : an input at which the Jacobian's norm comes near the bound, where the search met one; no proof needs it.
     found_by : the method that found the bound, by name, where ``method`` tries several; no proof needs it.
     curved : hints to second order, where there are any; the smaller of their bound and that of the sweeps counts.
+    names : what its inputs and outputs are called, where they have names; nothing is proved of them.
     note : what had to be repaired of the method's choices, if anything; no proof needs it, and files do not keep it.
     """
 
@@ -54,6 +55,7 @@ class Certificate(Saved):
     witness: Array | None = None
     found_by: str = ""
     curved: Curved | None = None
+    names: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
     note: str = ""
 
     @staticmethod

@@ -368,5 +368,5 @@ def _theorem(name: str, network: Network, claim: Answer) -> str:
         lines += [f"[bold]Proved[/bold]: {where}", *(f"  {line.replace('−', '-')}" for line in said[:_SHOWN]), *more]
     about = f"where f is the real-number function of the float64 weights in {name} ({describe_network(network)})"
     if isinstance(claim, Certificate):
-        about += "".join(f", {which}" for which in wording.restrictions(claim.part, network.depth))
+        about += "".join(f", {which}" for which in wording.restrictions(claim, network.depth))
     return "\n".join([*lines, f"{about}.", f"SHA-256 of the network: {network.digest}"])

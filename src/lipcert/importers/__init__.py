@@ -53,8 +53,8 @@ def load(
     output: str | int | None = None,
     mean: Any = None,
     std: Any = None,
-    inputs: Sequence[str] | None = None,
-    outputs: Sequence[str] | None = None,
+    inputs: Sequence[str] | bool | None = None,
+    outputs: Sequence[str] | bool | None = None,
     progress: Progress | None = None,
 ) -> Network:
     """A network from a model or a file.
@@ -85,8 +85,8 @@ def load(
         A normalisation (x - mean)/std to put in front of the model: then centres and radii are in the units of x, such
         as those of pixels. One number, one per channel, or one per input.
     inputs, outputs
-        What inputs and outputs are called, with units, as in ``inputs=["angle [rad]", "rate [rad/s]"]``: for tables,
-        plots and reports. The digest does not depend on it.
+        What inputs and outputs are called, with units, as in ``inputs=["angle [rad]", "rate [rad/s]"]``, or True for
+        the names of an ONNX model: for tables, plots and reports. The digest does not depend on it.
     progress
         Told, in short lines, what is being done, as in ``progress=print``. Default: a line on the terminal.
 
@@ -109,7 +109,7 @@ def load(
         network, imported = examine(source, activation, output=output, **options)
     network = normalised(network, mean, std, apart=imported is not None)  # its weights may have been rounded already
     given = (("inputs", inputs, network.inputs), ("outputs", outputs, network.outputs))
-    called = [_names(*each, earlier) for each, earlier in zip(given, network.names, strict=True)]
+    called = [_names(*each, own, imported is None) for each, own in zip(given, network.names, strict=True)]
     return replace(network, names=(called[0], called[1]))
 
 
@@ -140,10 +140,11 @@ def examine(source: Any, activation: Any = None, **options: Any) -> tuple[Networ
     return _reader(ARRAYS[path.suffix.lower()])(path, activation), None
 
 
-def _names(what: str, given: Any, count: int, earlier: tuple[str, ...]) -> tuple[str, ...]:
-    if given is None:
-        return earlier
-    names = () if isinstance(given, str) else tuple(given)
+def _names(what: str, given: Any, count: int, own: tuple[str, ...], kept: bool) -> tuple[str, ...]:
+    """The names that are given, or those of the model, which many exporters number: only where they are asked for."""
+    if given is None or (given is True and own):
+        return own if given or kept else ()
+    names = () if isinstance(given, (str, bool)) else tuple(given)
     if len(names) != count or not all(isinstance(name, str) and name.strip() and name.isprintable() for name in names):
         raise InvalidInput(f"{what} must be {count} names, such as 'angle [rad]', one for each; got {given!r}")
     return names

@@ -67,19 +67,17 @@ def read_mat(path: Path, activation: Any = None) -> Network:
     try:
         data = path.read_bytes()
         arrays = variables(data, _WANTED)
-        if not {"weights", "W", "IW"} & set(arrays):  # numbered, or in a struct
+        if others := not {"weights", "W", "IW"} & set(arrays):  # numbered, or in a struct
             arrays = {name: value for name, value in variables(data).items() if name[:2] != "__"}
     except NewerFormat:
         raise UnreadableModel(f"{path} is a MATLAB 7.3 file; save it again with save(…, '-v7')") from None
     except Exception as error:  # a damaged file makes the parser fail in any way it likes
         raise _damaged(path, "a MATLAB file", error) from None
-    if any(re.fullmatch(_NUMBERED, name) for name in arrays):
-        return _numbered(
-            path, {k: _bias(v) if re.fullmatch("b[0-9]+", k) else v for k, v in arrays.items()}, activation
-        )
+    if others and any(re.fullmatch(_NUMBERED, name) for name in arrays):
+        arrays = {name: _bias(value) if name[:1] == "b" else value for name, value in arrays.items()}
+        return _numbered(path, arrays, activation)
     structs = [value for value in arrays.values() if isinstance(value, dict)]
-    if len(structs) == 1 and not {"weights", "W", "IW"} & set(arrays):
-        (arrays,) = structs
+    arrays = structs[0] if others and len(structs) == 1 else arrays
     if "IW" in arrays:
         arrays = {**{k: v for k, v in arrays.items() if k not in ("IW", "LW")}, "weights": _of_matlab(path, arrays)}
     found = {what: [arrays[name] for name in names if name in arrays] for what, names in _CALLED.items()}

@@ -238,10 +238,10 @@ class Builder:
         spread = Precise.of(variance) + epsilon
         if not (spread.high > 0.0).all():
             raise Unsupported(f"variance + epsilon must be positive, the least is {spread.high.min():.3g}")
-        factor = spread.inverse_root() * Precise.of(gain)
         along = (-1, *(1 for _ in x.shape[2:]))
+        factor = (spread.inverse_root() * Precise.of(gain)).reshape(*along)
         centred = self.scale(x, 1.0, -Precise.of(mean).reshape(*along))
-        return self.scale(centred, factor.reshape(*along), Precise.of(offset).broadcast(factor.shape).reshape(*along))
+        return self.scale(centred, factor, Precise.of(offset).broadcast(spread.shape).reshape(*along))
 
     def spread(self, x: Tensor, shape: tuple[int, ...]) -> Tensor:
         """X broadcast to a shape."""
@@ -251,11 +251,6 @@ class Builder:
         """The nodes of two tensors broadcast to their common shape, and that shape."""
         shape = common_shape(x.shape, y.shape)
         return (self.spread(x, shape).node, self.spread(y, shape).node), shape
-
-    def _gated(self, found: gates.Gate, shape: tuple[int, ...]) -> Tensor:
-        """An activation that was recognised: outer·φ(inner·x) + offset."""
-        inner = self.scale(Tensor(found.root, shape), found.inner)
-        return self.scale(self.activate(inner, found.name), found.outer)
 
     def add(self, x: Value, y: Value, sign: float = 1.0) -> Tensor:
         """X + sign·y."""
@@ -276,9 +271,9 @@ class Builder:
         if not isinstance(x, Tensor) or not isinstance(y, Tensor):
             return self.scale(y, x) if isinstance(y, Tensor) else self.scale(self.tensor(x), y)
         pair, shape = self._paired(x, y)
-        found = gates.product(self.nodes, *pair)
-        if found is not None:
-            return self._gated(found, shape)
+        if found := gates.product(self.nodes, *pair):
+            bent = self.activate(self.scale(Tensor(found.root, shape), found.inner), found.name)
+            return self.scale(bent, found.outer)
         index = positions(shape).reshape(-1, 1)
         return self.add_node(ops.Bilinear(index, index), pair, shape)
 
@@ -334,11 +329,8 @@ class Builder:
 
     def conv(self, x: Tensor, weight: Array, bias: Array | None, frame: Frame, groups: int = 1) -> Tensor:
         """A convolution of (batch, channels, …)."""
-        weight = np.asarray(weight, dtype=float)
-        if len(x.shape) != weight.ndim or x.shape[1] != weight.shape[1] * groups:
-            raise Unsupported(f"a kernel of shape {weight.shape} in {groups} groups does not fit {x.shape}")
-        found = self._convolution(x.shape, frame, weight, groups)
-        return self._affine_each(x, found.sparse(), bias, (weight.shape[0], *found.places))
+        found = self._convolution(x, x.shape, weight, frame, groups, 1)
+        return self._affine_each(x, found.sparse(), bias, (found.outputs, *found.places))
 
     def _affine_each(self, x: Tensor, matrix: Any, bias: Array | None, shape: Sequence[int]) -> Tensor:
         """The same affine map for each picture of a batch."""
@@ -353,21 +345,24 @@ class Builder:
 
         The frame has the padding that is taken off the result.
         """
-        weight = np.asarray(weight, dtype=float)
-        if len(x.shape) != weight.ndim or x.shape[1] != weight.shape[0] or x.shape[1] % groups:
-            raise Unsupported(f"a kernel of shape {weight.shape} in {groups} groups does not fit {x.shape}")
-        axes = zip(x.shape[2:], frame.stride, frame.dilation, frame.kernel, frame.pads, more, strict=True)
+        axes = zip(x.shape[2:], frame.stride, frame.dilation, frame.kernel, frame.pads, more)
         sizes = [(n - 1) * s + d * (k - 1) + 1 - sum(p) + m for n, s, d, k, p, m in axes]
-        found = self._convolution((x.shape[0], weight.shape[1] * groups, *sizes), frame, weight, groups)
+        shape = weight.shape[1] * groups, *sizes
+        found = self._convolution(x, (x.shape[0], *shape), weight, frame, groups, 0)
         inner = tuple(slice(n) for n in x.shape[2:])  # more places may have room at the end
         rows = positions((x.shape[1], *found.places))[(slice(None), *inner)].ravel()
-        return self._affine_each(x, found.sparse()[rows].T.tocsr(), bias, (weight.shape[1] * groups, *sizes))
+        return self._affine_each(x, found.sparse()[rows].T.tocsr(), bias, shape)
 
-    def _convolution(self, shape: Sequence[int], frame: Frame, weight: Array, groups: int = 1) -> Convolution:
-        """The convolution of pictures (batch, channels, …)."""
+    def _convolution(
+        self, x: Tensor, shape: Sequence[int], weight: Array, frame: Frame, groups: int, side: int
+    ) -> Convolution:
+        """The convolution of pictures of a shape, if the weight fits x, whose channels are on one side of it."""
+        channels = weight.shape[side] * (groups if side else 1)
+        if len(x.shape) != weight.ndim or x.shape[1] != channels or channels % groups:
+            raise Unsupported(f"a kernel of shape {weight.shape} in {groups} groups does not fit {x.shape}")
         places = self._places(shape, frame)
         self.room.take(shape[0], *places, *weight.shape)
-        return Convolution.of(weight, shape[2:], frame.stride, frame.pads, frame.dilation, groups)
+        return Convolution.of(np.asarray(weight, float), shape[2:], frame.stride, frame.pads, frame.dilation, groups)
 
     def _places(self, shape: Sequence[int], frame: Frame) -> list[int]:
         """How many places windows take along each axis, if there is room for the padded operand."""

@@ -88,7 +88,15 @@ def read_onnx(
     confirm(lowered.network, [_original(judge, source)], points)
     parameters = sum(int(np.prod(t.dims)) for t in model.graph.initializer if t.data_type in (FLOAT, DOUBLE))
     shape = source.shape[1:] if source.batched else source.shape
-    return Imported(replace(lowered.network, input_shape=shape), lowered.origins, parameters)
+    vector = sum(size > 1 for size in shape) < 2  # the numbers of an image have no names
+    inputs, outputs = lowered.network.inputs if vector else 0, lowered.network.outputs
+    called = _numbered(source.name, inputs), _numbered(judge.graph.output[0].name, outputs)
+    return Imported(replace(lowered.network, input_shape=shape, names=called), lowered.origins, parameters)
+
+
+def _numbered(name: str, count: int) -> tuple[str, ...]:
+    """What the numbers of a tensor are called."""
+    return (shown(name),) if count == 1 else tuple(f"{shown(name)}[{k}]" for k in range(count))
 
 
 def _open(path: Path | onnx.ModelProto) -> onnx.ModelProto:

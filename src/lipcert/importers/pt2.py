@@ -30,21 +30,8 @@ from lipcert.importers.torch_ops import ARRANGING, HANDLERS, MISSING, SHAPES
 _NUMBERS: Final = r"data/(weights/weight|constants/tensor)_\d+|archive_format|archive_version|byteorder|\.data/\w+"
 _CONFIGS: Final = r"data/(weights|constants)/model_(weights|constants)_config\.json"
 _CONTAINERS: Final = (None, "builtins.tuple", "builtins.list", "builtins.dict")
-_CONSTANTS: Final = (
-    "zeros",
-    "ones",
-    "full",
-    "arange",
-    "eye",
-    "linspace",
-    "scalar_tensor",
-    "_weight_norm",
-    "norm",
-    "sqrt",
-)
-_KNOWN: Final = frozenset(
-    {*HANDLERS, *ARRANGING, *SHAPES, *MISSING, *APART, *_CONSTANTS, "_assert_tensor_metadata", "lift_fresh_copy"}
-)
+_MADE = ("zeros", "ones", "full", "arange", "eye", "linspace", "scalar_tensor", "_weight_norm", "norm", "sqrt")
+_KNOWN: Final = {*HANDLERS, *ARRANGING, *SHAPES, *MISSING, *APART, *_MADE, "_assert_tensor_metadata", "lift_fresh_copy"}
 """Operations that only compute: others, such as reading a file, are never run."""
 
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from lipcert.answers.certificate import Certificate
 from lipcert.answers.radius import CertifiedRadius
 from lipcert.answers.reach import Reach
 from lipcert.answers.sensitivity import Sensitivity
 from lipcert.arguments.words import downward, point_in_words, sizes_in_words, upward
-from lipcert.kernel.facts import Part
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 from lipcert.model.regions import Ball, Box, Norm, Norms, Region
@@ -164,21 +164,22 @@ def group_in_words(which: tuple[int, ...], names: Sequence[str] = ()) -> str:
     return " + ".join(called(one, names) for one in which)
 
 
-def restrictions(part: Part, depth: int | None) -> list[str]:
+def restrictions(claim: Certificate, depth: int | None) -> list[str]:
     """What a certificate leaves out of a network of that depth; None if the depth is unknown."""
+    part, (inputs, outputs) = claim.part, claim.names
     start, stop = part.layers
     notes = []
     if part.inputs is not None:
-        notes.append(f"x and y differing in {_numbered('coordinate', part.inputs)} only")
+        notes.append(f"x and y differing in {_numbered('coordinate', part.inputs, inputs)} only")
     if depth is not None and (start, stop) != (0, depth):
         notes.append(f"up to what layer {stop} computes before its activation")
     if part.outputs is not None:
-        notes.append(f"{_numbered('output', part.outputs)} only")
+        notes.append(f"{_numbered('output', part.outputs, outputs)} only")
     return notes + unit_notes(part.norms)
 
 
-def _numbered(what: str, which: tuple[int, ...]) -> str:
-    return f"{what}{'s' if len(which) > 1 else ''} {', '.join(map(str, which))}"
+def _numbered(what: str, which: tuple[int, ...], names: Sequence[str]) -> str:
+    return f"{what}{'s' if len(which) > 1 else ''} {', '.join(called(one, names) for one in which)}"
 
 
 def region_of(row: SweepRow) -> Region:

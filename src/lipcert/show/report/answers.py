@@ -148,7 +148,7 @@ def _time(claim: Any) -> dict[str, str]:
 def _certificate(item: Examined, models: bool) -> list[Block]:
     claim, depth = item.claim, None if item.network is None else item.network.depth
     where, (formula,) = wording.statement(claim, depth)
-    parts = [where, *wording.restrictions(claim.part, depth), *([f"where f is {item.model}"] if item.model else [])]
+    parts = [where, *wording.restrictions(claim, depth), *([f"where f is {item.model}"] if item.model else [])]
     upper, ratio = upward(claim.bound), "" if item.ratio is None else f", a factor of {upward(item.ratio, 4)} apart"
     tight = "no lower bound is known"
     if item.lower is not None:
