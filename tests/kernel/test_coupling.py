@@ -1,6 +1,5 @@
 """Softmax rows and products: the inequality of each unit of a step, bounds against points, planted mistakes."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -9,13 +8,16 @@ import numpy as np
 import pytest
 
 import lipcert as lc
+from exact import matrix, positive_semidefinite, rational
 from lipcert.kernel import coupling as rules
 from lipcert.kernel.arithmetic import Near
 from lipcert.kernel.enclosures import activated, trajectory
-from lipcert.kernel.neuron_bounds import shares, slope_bounds
+from lipcert.kernel.neuron_bounds import slope_bounds
 from lipcert.model.arrays import Array, dense
 from lipcert.model.couplings import Coupling, softmax
 from lipcert.model.network import Network, Neurons
+from planted import plant
+from second_opinion import refusal
 
 SHAPES: list[tuple[int, int, list[tuple[int, int]], list[tuple[Any, Any]]]] = [
     (2, 10, [(2, 4)], []),
@@ -119,42 +121,92 @@ def test_lines_hold_the_results(shape: Any) -> None:
             assert beyond_lines(shape, seed, reach) <= 1e-15
 
 
-def smaller_shares(low: Array, high: Array) -> tuple[Array, Array]:
+def step_holds(shape: Any, seed: int, reach: float) -> float:
+    """Minus one unless P̂ ≽ M(S⁻¹ - D)⁻¹Mᵀ + E up to 2⁻⁴⁰ of its trace, in rational arithmetic; then one.
+
+    The step may take multipliers that are larger by so little.
+    """
+    rng = np.random.default_rng(seed)
+    plain, size, *rest = shape
+    coupling, neurons = Coupling.of(plain, size, *rest), Neurons.of(["tanh"] * plain, plain)
+    factor, center = rng.normal(size=(size, size)) / np.sqrt(size), rng.normal(size=size)
+    S = factor @ factor.T + 1e-3 * np.eye(size)
+    interval = center - 0.2 * reach, center + 0.2 * reach
+    first = interval[0][:plain], interval[1][:plain]
+    told = rules.form(coupling, S, 0, interval, slope_bounds(neurons, *first), activated(neurons, first), None, 1.0)
+    T = told.base * rng.uniform(2.0, 6.0) * size
+    P, (M, inverse) = rules.coupled_step(S, told, T), (matrix(dense(told.M.value)), matrix(S).inv())
+    D, E = np.full((size, size), Fraction(0)), np.full(coupling.width, Fraction(0))
+    for unit, taus in zip(told.units, told.taken(T), strict=True):
+        for index, Q, outputs, weights, tau in zip(unit.coords, unit.Q, unit.outputs, unit.weights, taus, strict=True):
+            D[np.ix_(index, index)] += np.vectorize(Fraction, otypes=[object])(Q) / Fraction(float(tau))
+            E[outputs] += np.vectorize(Fraction, otypes=[object])(weights) * Fraction(float(tau))
+    K = inverse - matrix(D)
+    assert positive_semidefinite(K)
+    room = Fraction(float(np.trace(P))) / 2**40
+    exact = M * K.inv() * M.transpose() + matrix(np.diag(E - room))
+    exact = (exact + exact.transpose()) * rational(0.5)
+    return 1.0 if positive_semidefinite(matrix(P) - exact) else 2.0
+
+
+@pytest.mark.parametrize("shape", SHAPES[1:])
+def test_steps_hold_in_rational_arithmetic(shape: Any) -> None:
+    assert all(step_holds(shape, seed, reach) <= 1.0 for seed in range(4) for reach in (0.3, 3.0))
+
+
+def smaller_shares(honest: Any, low: Array, high: Array) -> tuple[Array, Array]:
     """Upper bounds of softmax values that are too small."""
-    least, most = shares(low, high)
+    least, most = honest(low, high)
     return least, np.maximum(0.5 * most, least)
 
 
-def swapped(product: Any) -> Array:
-    """The factors themselves in place of their partners."""
-    return np.asarray(product.both)
-
-
-SOFTMAX = rules._softmax
-
-
-def one_each(around: Any, index: Array) -> Any:
+def one_each(honest: Any, around: Any, index: Array) -> Any:
     """A softmax row whose results have multipliers of their own."""
-    unit, M, ends = SOFTMAX(around, index)
+    unit, M, ends = honest(around, index)
     own = np.einsum("kcc->kc", unit.Q)[..., None, None].reshape(-1, 1, 1)
     flat = index.reshape(-1, 1)
-    return replace(unit, coords=flat, Q=own, outputs=flat, weights=unit.weights.reshape(-1, 1)), M, ends
+    base = np.repeat(unit.base, index.shape[1])
+    return replace(unit, coords=flat, Q=own, outputs=flat, weights=unit.weights.reshape(-1, 1), base=base), M, ends
 
 
-@pytest.mark.parametrize(
-    ("name", "mistake", "shape"),
-    [
-        ("shares", smaller_shares, SHAPES[1]),
-        ("_softmax", one_each, SHAPES[1]),
-        ("Products.partners", property(swapped), SHAPES[2]),
-    ],
-)
-def test_planted_mistakes_are_caught(
-    monkeypatch: pytest.MonkeyPatch, name: str, mistake: Callable[..., Any], shape: Any
-) -> None:
-    monkeypatch.setattr(f"lipcert.kernel.coupling.{name}", mistake)
+def swapped(patch: pytest.MonkeyPatch) -> None:
+    """The factors themselves in place of their partners."""
+    patch.setattr("lipcert.kernel.coupling.Products.partners", property(lambda product: product.both))
+
+
+def narrower(honest: Any, coupling: Any, interval: Any) -> Any:
+    """Lines that are half as far apart."""
+    A, rest = honest(coupling, interval)
+    return A, replace(rest, error=0.5 * rest.error)
+
+
+def without_terms(honest: Any, told: Any, T: Array) -> Any:
+    """The remainders of a step without E."""
+    H, coords, E = honest(told, T)
+    return H, coords, 0.5 * E
+
+
+MISTAKES: list[tuple[Any, Any, Any]] = [
+    (plant("coupling.shares", smaller_shares), worst, SHAPES[1]),
+    (plant("coupling._softmax", one_each), worst, SHAPES[1]),
+    (plant("coupling._spread", lambda honest, *given: 0.3 * honest(*given)), worst, SHAPES[1]),
+    (plant("coupling._Around.ellipsoid", lambda honest, *given: 0.25 * honest(*given)), worst, SHAPES[2]),
+    (swapped, worst, SHAPES[2]),
+    (swapped, beyond_lines, SHAPES[2]),
+    (plant("coupling.coupled_lines", narrower), beyond_lines, SHAPES[2]),
+    (plant("coupling.coupled_lines", narrower), beyond_lines, SHAPES[1]),
+    (plant("coupling.shares", smaller_shares), beyond_lines, SHAPES[1]),
+    (plant("coupling.Form.factor", without_terms), step_holds, SHAPES[3]),
+]
+
+
+@pytest.mark.parametrize(("mistake", "law", "shape"), MISTAKES)
+def test_planted_mistakes_are_caught(monkeypatch: pytest.MonkeyPatch, mistake: Any, law: Any, shape: Any) -> None:
+    """By the laws of units, lines and steps; a wrong range of results fails an assertion of the law itself."""
+    mistake(monkeypatch)
+    limit = 1e-12 if law is beyond_lines else 1.0 + 1e-6
     with pytest.raises(AssertionError):
-        assert max(worst(shape, seed, reach) for seed in range(20) for reach in (0.3, 3.0)) <= 1.0 + 1e-6
+        assert all(law(shape, seed, reach) <= limit for seed in range(20) for reach in (0.3, 3.0))
 
 
 def test_bounds_hold_for_random_networks() -> None:
@@ -170,6 +222,25 @@ def test_bounds_hold_for_random_networks() -> None:
         if radius < 1e-4:
             assert certificate.bound <= 1.02 * steepest + 1e-3
         assert lc.verify(network, certificate) <= certificate.bound
+        assert not refusal(network, certificate)
+        assert refusal(network, replace(certificate, bound=steepest * (1.0 - 1e-9) - 1e-12))
+
+
+@pytest.mark.parametrize("mistake", [*dict.fromkeys(one for one, law, _ in MISTAKES if law is not beyond_lines)])
+def test_planted_mistakes_are_caught_by_the_second_opinion(monkeypatch: pytest.MonkeyPatch, mistake: Any) -> None:
+    mistake(monkeypatch)
+    found = 0
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        network = random_coupled(rng)
+        try:
+            certificate = lc.certify(network, lc.Ball(rng.normal(size=network.inputs), 0.5), "scalar")
+        except lc.ProofFailed:
+            continue
+        monkeypatch.undo()
+        found += bool(refusal(network, certificate))
+        mistake(monkeypatch)
+    assert found
 
 
 def test_a_product_is_bounded_exactly_where_it_can_be() -> None:

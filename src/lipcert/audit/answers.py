@@ -21,6 +21,7 @@ from lipcert.audit.balls import (
     ONE,
     Balls,
     Interval,
+    added,
     around,
     at_least,
     balls,
@@ -208,7 +209,7 @@ def _reach(network: Network, claim: Any, say: Say | None) -> None:
             box = trace.interval(len(model) - 1, box)
         box = both(box, around(value, inputs.extent() * root(np.diagonal(one.last.S)) + error))
         # y - center is within δ²S, moved by at most the gap
-        Q = engine.added(at_least(one.last.S * (inputs.extent() * inputs.extent())), gap)
+        Q = added(at_least(one.last.S * (inputs.extent() * inputs.extent())), gap)
         held = held or (Q is not None and positive_definite(shape - Q))
     require(held, "the ellipsoid of the outputs is smaller than what its hints prove")
     bound = number(claim.bound)

@@ -163,6 +163,20 @@ def image(weight: Balls, P: Balls | None) -> Balls:
     return at_least(dot(weight if P is None else dot(weight, P), weight.T))
 
 
+def added(S: Balls | None, sizes: Balls) -> Balls | None:
+    """At least (x + y)(x + y)ᵀ for x xᵀ ≼ S and |y_j| ≤ sizes_j, as y yᵀ ≼ n·diag(sizes²); None is zero.
+
+    (x + y)(x + y)ᵀ ≼ (1 + c) x xᵀ + (1 + 1/c) y yᵀ for every c > 0.
+    """
+    if sizes.sum().is_zero():
+        return S
+    box = upper(len(sizes) * sizes * sizes)
+    if S is None or np.trace(S).is_zero():
+        return at_least(diagonal(box) if S is None else plus_diagonal(S, box))
+    c = (box.sum() / np.trace(S)).sqrt().mid()
+    return at_least(plus_diagonal(S * (1 + c), (1 + 1 / c) * box))
+
+
 def positive_definite(A: Balls) -> bool:
     """Whether a symmetric matrix is proved positive definite: Y A Yᵀ has a dominant diagonal for Y about chol(A)⁻¹.
 

@@ -13,10 +13,12 @@ from typing import Any
 import numpy as np
 from flint import arb
 
+from lipcert.audit import couplings
 from lipcert.audit.balls import (
     ONE,
     Balls,
     Interval,
+    added,
     around,
     at_least,
     balls,
@@ -26,6 +28,7 @@ from lipcert.audit.balls import (
     ellipsoid_norm,
     floats,
     hinted,
+    hull,
     image,
     induced_norm,
     is_finite,
@@ -36,7 +39,6 @@ from lipcert.audit.balls import (
     lower,
     mid,
     norm,
-    plus_diagonal,
     positive,
     positive_definite,
     rad,
@@ -55,6 +57,7 @@ from lipcert.definitions.functions import Function, View, ball
 from lipcert.definitions.rows import function
 from lipcert.errors import ProofFailed
 from lipcert.model.arrays import Array, dense
+from lipcert.model.couplings import Coupling
 from lipcert.model.network import Network, Neurons
 from lipcert.model.regions import PLAIN, Ball, Box, Everywhere, Norm, Norms, Region
 from lipcert.suggest.chain import Chain
@@ -71,21 +74,44 @@ _HALVINGS = 24
 class Layer:
     """v = weight·z + bias as balls, then z = φ(v), a function a neuron; the last layer of a model has none.
 
-    ``neurons`` are the same functions in floating point, for suggestions.
+    ``neurons`` are the same functions in floating point, for suggestions. With a coupling the functions are those of
+    the first values only.
     """
 
     weight: Balls
     bias: Balls
-    functions: tuple[Function, ...]
+    plain: tuple[Function, ...]
     neurons: Neurons | None
+    coupling: Coupling | None = None
 
     @property
     def size(self) -> int:
         return len(self.bias)
 
+    @property
+    def functions(self) -> tuple[Function, ...]:
+        """The functions of all neurons, for those who know no couplings."""
+        require(self.coupling is None, "there is no rule for what was asked of a network with products or softmax")
+        return self.plain
+
     def views(self, interval: Interval) -> list[View]:
-        """Each neuron's function on its interval."""
-        return [f.on(low, high) for f, low, high in zip(self.functions, *interval, strict=True)]
+        """Each elementwise function on its interval."""
+        return [f.on(low, high) for f, low, high in zip(self.plain, *self.first(interval), strict=True)]
+
+    def first(self, interval: Interval) -> Interval:
+        """The part of an interval that elementwise functions are of."""
+        return interval[0][: len(self.plain)], interval[1][: len(self.plain)]
+
+    def ends(self, interval: Interval, views: Sequence[View]) -> Interval:
+        """Between which numbers the results lie."""
+        low, high = np.array([(-v.top(-1, arb(0)), v.top(1, arb(0))) for v in views], dtype=object).reshape(-1, 2).T
+        return (low, high) if self.coupling is None else couplings.ranges(self.coupling, interval, (low, high))
+
+    def interval(self, ends: Interval) -> Interval:
+        """Between which numbers the pre-activations lie for what enters between two ends."""
+        W, lost = mid(self.weight), dot(rad(self.weight), sizes_within(ends))
+        up, down = (np.where(W > 0, W * a, W * b).sum(axis=1) for a, b in (ends[::-1], ends))
+        return lower(down + self.bias - lost), upper(up + self.bias + lost)
 
     def slopes(self, interval: Interval) -> Interval:
         """The slope range of each neuron on its interval."""
@@ -107,15 +133,17 @@ def read(network: Network, spread: float = SPREAD) -> Model:
             np.isfinite(weight).all() and np.isfinite(bias).all()
         ):
             raise ProofFailed(f"layer {number} must have finite weights and biases of float64")
-        functions: list[Function | None] = [None] * len(bias)
-        for row, index in layer.neurons.groups if layer.neurons else ():
+        count = layer.plain.size if layer.plain else 0
+        functions: list[Function | None] = [None] * count
+        for row, index in layer.plain.groups if layer.plain else ():
             columns = [np.broadcast_to(np.asarray(p, dtype=float), np.shape(index)) for p in row.parameters]
             for place, neuron in enumerate(index):
                 functions[int(neuron)] = function(row.name, tuple(float(values[place]) for values in columns))
         known = tuple(f for f in functions if f is not None)
-        expected = len(bias) if number < network.depth else 0
-        require(len(known) == expected, f"layer {number} has {expected} neurons and {len(known)} activations")
-        layers.append(Layer(balls(weight) * near_one, balls(bias) * near_one, known, layer.neurons))
+        coupling = layer.coupling
+        expected = 0 if number == network.depth else len(bias) if coupling is None else coupling.plain
+        require(len(known) == expected == count, f"layer {number} has {expected} neurons and {len(known)} activations")
+        layers.append(Layer(balls(weight) * near_one, balls(bias) * near_one, known, layer.plain, coupling))
     return tuple(layers)
 
 
@@ -125,13 +153,18 @@ def check_distinct(chosen: Sequence[int], count: int) -> None:
     require(distinct, f"{tuple(chosen)[:5]} are not distinct coordinates of {count}")
 
 
+def check_elementwise(model: Model) -> None:
+    """ProofFailed if there are softmax rows or products, of which slopes alone say little."""
+    require(not any(layer.coupling for layer in model), "there is no rule for slopes of products or softmax alone")
+
+
 def part_of(
     model: Model, start: int, stop: int, inputs: Sequence[int] | None = None, outputs: Sequence[int] | None = None
 ) -> Model:
     """From z_start to v_stop, some coordinates at each end."""
     require(0 <= start < stop <= len(model), f"the network has {len(model)} layers, no part from {start} to {stop}")
     layers = list(model[start:stop])
-    layers[-1] = replace(layers[-1], functions=(), neurons=None)
+    layers[-1] = replace(layers[-1], plain=(), neurons=None, coupling=None)
     for place, picked, axis in ((0, inputs, 1), (-1, outputs, 0)):
         if picked is None:
             continue
@@ -344,6 +377,7 @@ def advance(S: Balls, slopes: Interval, hint: Balls | None = None, signed: bool 
 
 def carry(model: Model, slopes: Sequence[Interval], chain: Chain, multipliers: Sequence[Array] | None) -> Balls:
     """The ellipsoid of the outputs, from the unit ball of the inputs, for slopes in their ranges."""
+    check_elementwise(model)
     S = image(model[0].weight, None)
     for index, (layer, ends) in enumerate(zip(model[1:], slopes, strict=True)):
         scale = arb(4) ** int(sum(chain.powers[: index + 1]))
@@ -388,6 +422,13 @@ class Lines:
             else:
                 found[:, k] = (-view.top(-1, -down[k]), view.top(1, up[k]), -view.top(-1, arb(0)), view.top(1, arb(0)))
         self.low, self.high, self.floor, self.roof = found
+        self.mixed: Balls | None = None
+
+    def couple(self, coupling: Coupling, interval: Interval, ends: Interval) -> None:
+        """Add softmax rows and products, mixed·v + low ≤ z ≤ mixed·v + high, and where all results lie."""
+        self.mixed, more = couplings.lines(coupling, interval)
+        self.low, self.high = np.concatenate([self.low, more[0]]), np.concatenate([self.high, more[1]])
+        self.floor, self.roof = ends
 
 
 def suggested_lines(layer: Layer, interval: Interval, slopes: Interval, least_area: bool = True) -> Interval:
@@ -444,11 +485,7 @@ class Trace:
 
     def boxed(self, index: int) -> Interval:
         """Where a layer's pre-activations lie by interval arithmetic on what enters it."""
-        low, high = self._ends(index)
-        W, lost = mid(self.model[index].weight), rad(self.model[index].weight)
-        bias, rest = self.model[index].bias, dot(lost, self.seen(index))
-        up, down = (np.where(W > 0, W * a, W * b).sum(axis=1) for a, b in ((high, low), (low, high)))
-        return lower(down + bias - rest), upper(up + bias + rest)
+        return self.model[index].interval(self._ends(index))
 
     def _ends(self, index: int) -> Interval:
         if not index:
@@ -473,7 +510,12 @@ class Trace:
             layer, lines = self.model[back], self.lines[back]
             up = rows > 0
             offset = offset + (rows * np.where(up, lines.high, lines.low)).sum(axis=1)
-            rows = rows * np.where(up, lines.up, lines.down)
+            rest, some = rows, (..., slice(len(lines.up)))
+            rows = rows[some] * np.where(up[some], lines.up, lines.down)
+            if lines.mixed is not None:
+                through = dot(rest[:, len(lines.up) :], lines.mixed)
+                through[some] += rows
+                rows = through
             if extra:
                 rows = rows + extra[back]
             offset = offset + dot(rows, layer.bias)
@@ -509,15 +551,18 @@ def relaxed(model: Model, inputs: Inputs, intervals: list[Interval]) -> Trace | 
     for index, layer in enumerate(model[:-1]):
         low, high = both(intervals[index], trace.boxed(index))
         views = layer.views((low, high))
-        some = [k for k, view in enumerate(views) if _undecided(layer.functions[k], view)]
-        low, high = trace.interval(index, (low, high), np.array(some, dtype=int))
+        some = [k for k, view in enumerate(views) if _undecided(layer.plain[k], view)]
+        low, high = trace.interval(index, (low, high), np.array([*some, *range(len(views), layer.size)], dtype=int))
         intervals[index] = low, high
         if (low > high).any():
             return None
         for k in some:
-            views[k] = layer.functions[k].on(low[k], high[k])
+            views[k] = layer.plain[k].on(low[k], high[k])
         slopes = slopes_of(views)
-        trace.lines.append(Lines(views, slopes, *suggested_lines(layer, (low, high), slopes, least_area=False)))
+        told = suggested_lines(layer, layer.first((low, high)), slopes, least_area=False)
+        trace.lines.append(Lines(views, slopes, *told))
+        if layer.coupling is not None:
+            trace.lines[-1].couple(layer.coupling, (low, high), layer.ends((low, high), views))
     return trace
 
 
@@ -541,27 +586,19 @@ def centre_values(model: Model, point: Balls) -> list[tuple[Balls, Balls]]:
         S = None if error is None else image(layer.weight, error)
         total = fresh if S is None else upper(root(np.diagonal(S)) + fresh)
         found.append((middle, total))
-        if layer.functions:
-            values = np.array([f.value(x) for f, x in zip(layer.functions, middle, strict=True)], dtype=object)
+        if layer.plain or layer.coupling:
+            pairs = zip(layer.plain, middle[: len(layer.plain)], strict=True)
+            values = np.array([f.value(x) for f, x in pairs], dtype=object)
             S = added(S, fresh)
-            slopes = layer.slopes(around(middle, total))
-            P = None if S is None else advance(S, slopes)
+            slopes = slopes_of(layer.views(around(middle, total)))
+            if layer.coupling is not None:  # a difference of values is a mean Jacobian times that of what enters
+                values = couplings.values(layer.coupling, middle, values)
+                J = couplings.derivative(layer.coupling, hull(*around(middle, total)), hull(*slopes))
+                P = None if S is None else image(J, S)
+            else:
+                P = None if S is None else advance(S, slopes)
             z, error = mid(values), added(P, rad(values))
     return found
-
-
-def added(S: Balls | None, sizes: Balls) -> Balls | None:
-    """At least (x + y)(x + y)ᵀ for x xᵀ ≼ S and |y_j| ≤ sizes_j, as y yᵀ ≼ n·diag(sizes²); None is zero.
-
-    (x + y)(x + y)ᵀ ≼ (1 + c) x xᵀ + (1 + 1/c) y yᵀ for every c > 0.
-    """
-    if sizes.sum().is_zero():
-        return S
-    box = upper(len(sizes) * sizes * sizes)
-    if S is None or np.trace(S).is_zero():
-        return at_least(diagonal(box) if S is None else plus_diagonal(S, box))
-    c = (box.sum() / np.trace(S)).sqrt().mid()
-    return at_least(plus_diagonal(S * (1 + c), (1 + 1 / c) * box))
 
 
 class Pass:
@@ -590,6 +627,8 @@ class Pass:
         first = model[0].weight * self.start
         P: Balls | None = None
         self.S = zeros(0, 0)
+        coupled = any(layer.coupling is not None for layer in model)
+        ends = (inputs.lower, inputs.upper) if inputs is not None and coupled else None
         for index, layer in enumerate(model[:-1]):
             interval = known[index] if known else unbounded(layer.size)
             if local or carry:
@@ -599,6 +638,7 @@ class Pass:
                 value, error = centers[index]
                 reach = inputs.extent(self.start) * root(np.diagonal(self.S)) + error
                 interval = both(interval, around(value, reach))
+            interval = interval if ends is None else both(interval, layer.interval(ends))
             for trace in self.traces:
                 interval = trace.interval(index, interval)
             empty = (interval[0] > interval[1]).any()
@@ -607,16 +647,34 @@ class Pass:
             self.intervals.append(interval)
             self.slopes.append(slopes_of(views))
             for number, trace in enumerate(self.traces):
-                told = (hinted(line, layer.size) for line in hints.lines[number * (len(model) - 1) + index])
+                told = (hinted(line, len(views)) for line in hints.lines[number * (len(model) - 1) + index])
                 trace.lines.append(Lines(views, self.slopes[-1], *told))
+            ends = layer.ends(interval, views) if coupled else None
             if local or carry:
-                P = advance(self.S, self.slopes[-1], self.multipliers(index))
+                P, ends = self.step(index, interval, ends, centers)
+            if layer.coupling is not None and ends is not None:
+                for trace in self.traces:
+                    trace.lines[-1].couple(layer.coupling, interval, ends)
         if carry:
             self.S = image(model[-1].weight if len(model) > 1 else first, P)
 
+    def step(
+        self, index: int, interval: Interval, ends: Interval | None, centers: Sequence[Interval]
+    ) -> tuple[Balls, Interval | None]:
+        """P after a layer, and where its results lie."""
+        layer, hint = self.model[index], self.multipliers(index)
+        if layer.coupling is None or ends is None:
+            return advance(self.S, self.slopes[index], hint), ends
+        reach = self.inputs.extent(self.start) if centers and self.inputs else None
+        middle, error = centers[index] if centers else (mid((interval[0] + interval[1]) / 2), zeros(layer.size))
+        where = couplings.Around(self.S, interval, middle, error, reach)
+        M, units, ends = couplings.form(layer.coupling, where, *halved(self.slopes[index]), ends)
+        return couplings.advance(self.S, M, units, hint), ends
+
     def multipliers(self, index: int) -> Balls:
         """Those of the hints; any would do."""
-        told, count = self.hints.multipliers[index], self.model[index].size
+        layer = self.model[index]
+        told, count = self.hints.multipliers[index], layer.size if layer.coupling is None else layer.coupling.width
         if 0 < np.size(told) < count and count % np.size(told) == 0:  # one for each channel of a convolution
             told = np.repeat(told, count // np.size(told))
         return hinted(told, count) * arb(4) ** int(self.hints.exponents[index])
@@ -653,6 +711,7 @@ def gain(norms: Norms, start: Any, count: int) -> arb:
 
 def jacobian(model: Model, slopes: Sequence[Interval]) -> Interval:
     """Ends of every entry of W_N D_{N-1} … D_1 W_1, a row per output, by interval arithmetic from both ends."""
+    check_elementwise(model)
     weights = [layer.weight for layer in model]
     forth, back = _multiplied(weights, slopes), _multiplied([weight.T for weight in weights[::-1]], slopes[::-1])
     return both(forth, (back[0].T, back[1].T))
