@@ -11,6 +11,7 @@ from scipy import sparse
 
 import lipcert as lc
 from exact import matrix, rational
+from lipcert.kernel import arithmetic
 from lipcert.kernel import enclosures as path
 from lipcert.kernel.enclosures import stretch_below, trajectory
 from lipcert.model.arrays import dense
@@ -57,3 +58,42 @@ def test_errors_that_grow_entry_by_entry_are_followed_with_care(monkeypatch: pyt
     assert lc.attack(network, x, label, 1.0, restarts=1).found
     monkeypatch.setattr(path, "_SMALL", np.inf)
     assert trajectory(network, x[None])[-1][1].max() > 1.0
+
+
+def _pooled() -> tuple[lc.Network, lc.Network]:
+    """Convolutions with a pool of sums between, weights sparse and dense."""
+    rng = np.random.default_rng(5)
+    kernels = [rng.standard_normal(shape) for shape in ((3, 1, 3, 3), (2, 3, 2, 2), (2, 2, 3, 3))]
+    stack = lc.conv_stack(kernels, (8, 8), stride=[1, 2, 1], padding=[1, 0, 1], head=[rng.standard_normal((3, 32))])
+    matrices = [sparse.csr_array(layer.weight) for layer in stack.layers[:-1]]
+    last, biases = stack.layers[-1].weight, [0.3 * rng.standard_normal(layer.size) for layer in stack.layers]
+    sizes = [[*matrices, last], [*map(dense, matrices), last]]
+    one, two = (lc.Network.from_weights(weights, biases, "relu") for weights in sizes)
+    return one, two
+
+
+@pytest.mark.parametrize("what", ["as it is", "blocks", "a column is lost", "a block is lost"])
+def test_blocks_and_columns_that_rows_see(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bounds and intervals with sparse weights, in small blocks, are those with dense ones; what is lost is noticed."""
+    thin, full = _pooled()
+    ball = lc.Ball(np.random.default_rng(6).standard_normal(64), 0.2)
+    with np.errstate(all="ignore"):
+        wanted = lc.certify(full, ball, lc.ClosedForm())
+        if what != "as it is":
+            monkeypatch.setattr(arithmetic, "_LARGE", 1)
+            monkeypatch.setattr(arithmetic, "_BLOCK", 700)
+        narrow, slices = path._narrow, arithmetic._slices
+        if what == "a column is lost":
+            monkeypatch.setattr(path, "_narrow", lambda weight, rows: _without_last(*narrow(weight, rows)))
+        elif what == "a block is lost":
+            monkeypatch.setattr(arithmetic, "_slices", lambda matrix: slices(matrix)[:1])
+            with pytest.raises((ValueError, lc.ProofFailed)):
+                lc.certify(thin, ball, lc.ClosedForm())
+            return
+        found = lc.certify(thin, ball, lc.ClosedForm())
+    same = [np.allclose(one.lower, two.lower, rtol=1e-9) for one, two in zip(found.layers, wanted.layers, strict=True)]
+    assert (all(same) and abs(found.bound / wanted.bound - 1.0) < 1e-9) == (what != "a column is lost")
+
+
+def _without_last(weight: Any, seen: Any) -> Any:
+    return (weight, seen) if seen is None else (weight[:, :-1], seen[:-1])
