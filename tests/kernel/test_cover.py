@@ -78,6 +78,6 @@ def test_bounds_fall_and_trees_prove_them_again() -> None:
     assert LOWER <= found.bound <= whole
     assert not found.drop(3, np.full(20, np.nan))
     claim = replace(lc.certify(NETWORK, BALL, lc.ClosedForm()), tree=found.tree(), bound=found.bound)
-    for passed in ([], [1, 2]):  # older files name nodes that were not bounded
+    for passed in ([], [3, 4]):  # leaves were not cut at all
         assert lc.verify(NETWORK, replace(claim, tree=replace(found.tree(), passed=np.array(passed)))) <= found.bound
     assert found.tree().leaves == 4

@@ -103,8 +103,8 @@ def _table(model: Model, intervals: Sequence[Interval], multipliers: Sequence[Ba
 def _contradict(table: Balls) -> bool:
     """Whether factors u > 0 of the rows make their sum zero, but for its last entry, which is negative."""
     met = np.flatnonzero((table[:, :-1] != 0).any(axis=0))  # a ball without radius around zero is zero
-    if len(met) >= len(table):
-        return False
+    if not 0 < len(met) < len(table):
+        return bool(not len(met) and table[:, -1].sum() < 0)
     order = linalg.qr(floats(table[:, met]).T, mode="r", pivoting=True)[1]
     basis, rest = order[: len(met)], order[len(met) :]
     try:

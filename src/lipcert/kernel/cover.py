@@ -61,6 +61,7 @@ class Cover:
         self._nodes: list[_Node] = []
         self._leaves: dict[int, Leaf] = {}
         self._void: dict[int, Array] = {}
+        self._passed: list[int] = []
         self._add(bounding.root, [(-1, [])])
 
     @property
@@ -106,6 +107,36 @@ class Cover:
         found = self._add(halves, [(node, cut) for node, *cut in cuts for _ in range(2)])
         return [leaf for leaf in found if (leaf.piece.values > self.bounding.least).any()]
 
+    def confine(self, node: int, place: Array, value: Array, above: Array, weights: Array) -> Leaf:
+        """What is left of a leaf of all of space after cuts whose other sides weights prove to have no input.
+
+        Cuts are by neurons, numbered through all layers; those that are not proved are not made. Neither half of a cut
+        is bounded: one has no input, the other keeps the bound. Cuts of a layer are proved together, with what is left
+        by those of layers before.
+        """
+        leaf, bounding, rows = self._leaves[node], self.bounding, np.arange(len(place))
+        right = np.isfinite(weights).all(axis=1) & np.isfinite(value) & ((weights[rows, place] < 0.0) == above)
+        layer = np.searchsorted(bounding.starts, place, side="right") - 1
+        piece, empty = leaf.piece.take(np.zeros(1, dtype=int)), np.full(bounding.rows, bounding.least)
+        nodes, void, passed = list[_Node](), dict[int, Array](), list[int]()
+        for which in np.unique(layer):
+            some = np.flatnonzero(right & (layer == which))
+            for k in some[bounding.void_sides(piece, weights[some], place[some], value[some])].tolist():
+                at, up_, number = float(value[k]), int(above[k]), self.pieces + len(nodes)
+                end, tighter = (piece.low, max) if up_ else (piece.high, min)
+                end[0, place[k]] = tighter(end[0, place[k]], at)
+                half = _Node(node, [int(which), int(place[k] - bounding.starts[which]), at], piece.values[0])
+                nodes += [half._replace(values=empty), half][:: 1 if up_ else -1]
+                passed.append(node)
+                void[number + 1 - up_], node = np.array(weights[k]), number + up_
+        rest = Leaf(node, piece.copy(leaf.piece))
+        self._void |= void
+        self._passed += passed
+        self._nodes += nodes
+        self._leaves.pop(leaf.node)
+        self._leaves[node] = rest
+        return rest
+
     def drop(self, node: int, weights: Array) -> bool:
         """Whether weights of the neurons prove that a leaf has no input; then it counts no more."""
         if not np.isfinite(weights).all() or not self.bounding.is_void(self._leaves[node].piece, weights):
@@ -126,7 +157,7 @@ class Cover:
         table = np.array(list(self._void.values())).reshape(len(self._void), sum(self.bounding.network.sizes[1:-1]))
         row, neuron = np.nonzero(table)
         void = np.array(list(self._void), dtype=int)[row], neuron, table[row, neuron]
-        return Tree(layer, index, value, child, max(self.bound, 0.0), *void)
+        return Tree(layer, index, value, child, max(self.bound, 0.0), *void, passed=np.array(self._passed, dtype=int))
 
     def _uncut(self) -> list[Array]:
         """The values of the nodes that were not cut."""
@@ -184,17 +215,44 @@ def prove_leaves(bounding: Bounding, tree: Tree) -> Array:
     cover = Cover(bounding)
     todo = np.flatnonzero(tree.layer != LEAF)
     todo = todo[np.argsort(tree.child[todo])]
+    passed = np.isin(todo, tree.passed)
+    rows = {int(node): np.zeros(bounding.starts[-1]) for node in np.unique(tree.void)}
+    for node, neuron, weight in zip(tree.void.tolist(), tree.neuron.tolist(), tree.weight.tolist(), strict=True):
+        rows[node][neuron] = weight
     while todo.size:
-        count = int((todo[:_CHUNK] < cover.pieces).argmin()) or min(_CHUNK, len(todo))  # those that exist already
-        some, todo = todo[:count], todo[count:]
-        cover.cut(some.tolist(), tree.layer[some], tree.index[some], tree.value[some])
+        alike = passed[:_CHUNK] == passed[0]
+        if passed[0]:  # a chain: all but the last are halves of the one before
+            alike[1:] &= np.isin(todo[1:_CHUNK] - tree.child[todo[: _CHUNK - 1]][: len(alike) - 1], (0, 1))
+        else:  # those that exist already
+            alike &= todo[:_CHUNK] < cover.pieces
+        count = int(alike.argmin()) or len(alike)
+        some = todo[:count]
+        if passed[0]:
+            _confine(cover, tree, some, rows)
+        else:
+            cover.cut(some.tolist(), tree.layer[some], tree.index[some], tree.value[some])
+        todo, passed = todo[count:], passed[count:]
     made = cover.tree()
     if len(made.layer) != len(tree.layer) or not np.array_equal(
         made.child, np.where(made.layer == LEAF, 0, tree.child)
     ):
         raise ProofFailed("the pieces do not cover the region: a node lacks a child, or has more than one parent")
-    for node in np.intersect1d(tree.void, np.flatnonzero(tree.layer == LEAF)).tolist():
-        weights, mine = np.zeros(bounding.starts[-1]), tree.void == node
-        weights[tree.neuron[mine]] = tree.weight[mine]
-        cover.drop(node, weights)
+    for node in np.setdiff1d(np.intersect1d(tree.void, np.flatnonzero(tree.layer == LEAF)), made.void).tolist():
+        cover.drop(node, rows[node])
     return cover.leaves(room=False)
+
+
+def _confine(cover: Cover, tree: Tree, chain: Array, rows: dict[int, Array]) -> None:
+    """Repeat a chain of cuts, one half of each without inputs."""
+    first = tree.child[chain]
+    above = np.array([int(node) in rows for node in first])
+    void = np.where(above, first, first + 1)
+    sizes = np.array([*cover.bounding.network.sizes[1:-1], 0])
+    there = (tree.layer[chain] >= 0) & (tree.layer[chain] < len(sizes)) & (tree.index[chain] >= 0)
+    if not there.all() or (tree.index[chain] >= sizes[tree.layer[chain]]).any() or not 0 <= chain[0] < cover.pieces:
+        raise ProofFailed("the tree cuts something that the network does not have")
+    if not all(int(node) in rows for node in void):
+        raise ProofFailed("the tree lacks the weights of a side that it leaves out")
+    place = cover.bounding.starts[tree.layer[chain]] + tree.index[chain]
+    weights = np.array([rows[int(node)] for node in void])
+    cover.confine(int(chain[0]), place, tree.value[chain], above, weights)

@@ -19,7 +19,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from scipy import linalg
 
 from lipcert.kernel.arithmetic import Near
 from lipcert.kernel.neuron_bounds import slope_bounds, value_error
@@ -27,56 +26,80 @@ from lipcert.model.arrays import Array, Interval, dense
 from lipcert.model.network import Network
 
 
-def no_input(network: Network, intervals: Sequence[Interval], multipliers: Sequence[Array]) -> bool:
-    """Whether multipliers, (neurons,) per hidden layer, prove that no input keeps all intervals, (neurons,) each."""
-    used = [index for index, row in enumerate(multipliers) if row.any()]
-    starts = range(used[0] + 2) if used else ()
-    return any(_contradict(network, intervals[: used[-1] + 1], multipliers, start) for start in starts)
+def contradict(network: Network, intervals: Sequence[Interval], multipliers: Array, ends: Array) -> Array:
+    """Which multipliers prove that no input keeps the intervals and some ends, (count,).
+
+    The intervals, (neurons,) per hidden layer, make layers affine. Rows of multipliers and ends (count, neurons) are
+    about all hidden neurons in a row: no input has v_j ≥ end where λ_j > 0 and v_j ≤ end where λ_j < 0 besides.
+    """
+    proved = np.zeros(len(multipliers), dtype=bool)
+    begin = 0  # of the first neuron that may have a multiplier
+    for start in range(len(intervals) + 1):
+        rows, paths = _affine(network, intervals, start)
+        used = slice(begin, begin + rows.shape[1])
+        told = ~proved & ~multipliers[:, : used.start].any(axis=1) & ~multipliers[:, used.stop :].any(axis=1)
+        met = (multipliers[:, used] != 0.0).astype(float) @ paths.T > 0.0  # elsewhere a_j is zero for all weights
+        for pattern in np.unique(met[told], axis=0):
+            some, kept = told & (met == pattern).all(axis=1), np.append(pattern, True)
+            proved[some] = _alike(rows[kept], multipliers[some, used], ends[some, used])
+        begin += network.sizes[start] if start else 0
+    return proved
 
 
-def _contradict(network: Network, intervals: Sequence[Interval], multipliers: Sequence[Array], start: int) -> bool:
-    """The same in terms of the inputs, or of the pre-activations of the layer before ``start``."""
+def _affine(network: Network, intervals: Sequence[Interval], start: int) -> tuple[Near, Array]:
+    """Below a of neurons their c, (n + 1, neurons), up to a first layer of open slopes; and on which inputs a depends.
+
+    In terms of the inputs, or of the pre-activations of the layer before ``start``, and from that layer on.
+    """
     n = network.sizes[start]
-    v, constant = Near.of(np.eye(n + 1, n)), np.eye(1, n + 1, n).T  # a column per neuron: its a, and below it its c
-    paths, terms, met = np.eye(n), [], np.zeros(n, dtype=bool)
+    v, constant = Near.of(np.eye(n + 1, n)), np.eye(1, n + 1, n).T
+    paths, found, ways = np.eye(n), [], []
     for index in range(max(start - 1, 0), len(intervals)):
-        layer, (low, high), row = network.layers[index], intervals[index], multipliers[index]
+        layer, (low, high) = network.layers[index], intervals[index]
         assert layer.neurons is not None
         if index >= start:
             v = v.through(layer.weight) + constant * Near.weights(layer.bias)
-            paths = paths @ (dense(layer.weight).T != 0.0)
-        some = np.flatnonzero(row)
-        terms.append((v[:, some] - constant * np.where(row > 0.0, low, high)[some]) * row[some])
-        met |= paths[:, some].any(axis=-1)  # elsewhere a_j is zero, whatever the weights are
+            paths = np.minimum(paths @ (dense(layer.weight).T != 0.0), 1.0)
+        found.append(v)
+        ways.append(paths)
         alpha, beta = slope_bounds(layer.neurons, low, high)
+        if (alpha < beta).any():
+            break
         at = np.clip(0.0, low, high)
         value = layer.neurons.value(at)
-        offset = Near(value, value_error(layer.neurons, value)) - Near.of(alpha) * at
-        v = v * Near(alpha, np.where(alpha < beta, np.inf, 0.0)) + constant * offset
-        paths = paths * ((alpha != 0.0) | (beta != 0.0))
-    errors = [np.broadcast_to(term.error, term.shape) for term in terms]
-    table = Near(np.concatenate([term.value for term in terms], axis=1), np.concatenate(errors, axis=1))
-    if met.sum() >= table.shape[1] or not np.isfinite(table.error).all():
-        return False
-    order = linalg.qr(table.value[:n][met], mode="r", pivoting=True)[1]
-    rest, basis = order[met.sum() :], order[: met.sum()]
-    A, gaps = table[:n][met], table[n]
-    try:
-        u = solution(A[:, basis], -A[:, rest].sum())
-    except np.linalg.LinAlgError:
-        return False
-    return bool((u.below > 0.0).all() and ((u * gaps[basis]).sum() + gaps[rest].sum()).above < 0.0)
+        v = v * alpha + constant * (Near(value, value_error(layer.neurons, value)) - Near.of(alpha) * at)
+        paths = paths * (alpha != 0.0)
+    errors = [np.broadcast_to(v.error, v.shape) for v in found]
+    return Near(np.hstack([v.value for v in found]), np.hstack(errors)), np.hstack(ways)
+
+
+def _alike(rows: Near, multipliers: Array, ends: Array) -> Array:
+    """Which multipliers (count, neurons) prove it, all of which meet each of the coordinates."""
+    n, zero = len(rows.value) - 1, multipliers == 0.0
+    order = np.argsort(zero, axis=1, kind="stable")[:, : max(int((~zero).sum(axis=1).max()), n + 1)]
+    factors, ends = (np.take_along_axis(x, order, 1)[:, None] for x in (multipliers, np.where(zero, 0.0, ends)))
+    columns = (np.moveaxis(x[:, order], 0, 1) for x in (rows.value, rows.error))
+    table = (Near(*columns) - np.eye(1, n + 1, n).T * ends) * factors  # (count, n + 1, used)
+    if table.shape[2] <= n:
+        return np.zeros(len(multipliers), dtype=bool)
+    rest = table[:, :, n:].sum()
+    u = solution(table[:, :n, :n], -rest[:, :n])
+    total = (u * table[:, n, :n]).sum() + rest[:, n]
+    return np.asarray((u.below > 0.0).all(axis=1) & (total.above < 0.0))
 
 
 def solution(A: Near, b: Near) -> Near:
-    """The x with Ax = b, for every A and b within their errors; the error is NaN or infinite if an A may be singular.
+    """The x with Ax = b of a stack, for every A and b within their errors; NaN or infinite errors prove nothing.
 
     With X near A⁻¹, x̂ = Xb and E = I - XA: x - x̂ = (I - E)⁻¹y for y = X(b - Ax̂), and |(I - E)⁻¹y| is at most
     |y| + |E|1·max|y|/(1 - q), where q < 1 is at least the largest row sum of |E|.
     """
-    X = np.linalg.inv(A.value)
-    found = X @ b.value
-    y = (Near.of(X) @ (b - (A @ found[:, None])[:, 0])[:, None])[:, 0].size
-    E = Near.of((np.eye(len(X)) - Near.of(X) @ A).size).sum().above
-    largest = Near.of(y.max(initial=0.0)) / (1.0 - Near.of(E.max(initial=0.0)))
-    return Near(found, np.where(E.max(initial=0.0) < 1.0, (y + E * largest).above, np.inf))
+    eye = np.eye(A.shape[-1])
+    usable = np.isfinite(A.value).all(axis=(1, 2)) & (np.linalg.slogdet(np.nan_to_num(A.value))[0] != 0.0)
+    X = np.linalg.inv(np.where(usable[:, None, None], A.value, eye))
+    found = (X @ b.value[:, :, None])[:, :, 0]
+    y = (X @ (b[:, :, None] - A @ found[:, :, None]))[:, :, 0].size
+    E = Near.of((eye - X @ A).size).sum().above
+    q = E.max(axis=1, initial=0.0, keepdims=True)
+    largest = Near.of(y.max(axis=1, initial=0.0, keepdims=True)) / (1.0 - Near.of(q))
+    return Near(found, np.where(q < 1.0, (y + E * largest).above, np.inf))

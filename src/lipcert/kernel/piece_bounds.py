@@ -21,7 +21,7 @@ from lipcert.errors import ProofFailed
 from lipcert.kernel.arithmetic import Near, inflate
 from lipcert.kernel.domain import Domain, corners
 from lipcert.kernel.enclosures import activated, affine, jacobian
-from lipcert.kernel.half_spaces import no_input
+from lipcert.kernel.half_spaces import contradict
 from lipcert.kernel.jacobian import interval_bounds
 from lipcert.kernel.norms import induced_above, spectral_factor
 from lipcert.kernel.sweep import Sweep, intervals, proving
@@ -241,9 +241,7 @@ class Bounding(ABC):
         """
         with proving():
             if not self.region.bounded:
-                ends = zip(self.layers(piece.low), self.layers(piece.high), strict=True)
-                told = [row[0] for row in self.layers(weights[None])]
-                return no_input(self.network, [(low[0], high[0]) for low, high in ends], told)
+                return bool(self.void_sides(piece, weights[None], np.zeros(0, dtype=int), np.zeros(0))[0])
             sweep = self.sweep(piece).run(needs_bound=False)
             if sweep.empty[0]:
                 return True
@@ -253,6 +251,18 @@ class Bounding(ABC):
             extra = self.layers(weights[None])
             rows = np.zeros((1, self.network.sizes[-2]))
             return bool(sweep.traces[0].above(len(extra), np.zeros(1, dtype=int), rows, extra)[0] < least)
+
+    def void_sides(self, piece: Pieces, weights: Array, place: Array, value: Array) -> Array:
+        """Which weights (cuts, neurons) prove that nothing of a piece of all of space is on one side of a cut.
+
+        Cuts are at values of neurons; the side is above the value where the neuron's weight is positive. No cuts: of
+        the piece itself.
+        """
+        ends = np.where(weights > 0.0, piece.low, piece.high)
+        ends[np.arange(len(place)), place] = value
+        known = zip(self.layers(piece.low), self.layers(piece.high), strict=True)
+        with proving():
+            return contradict(self.network, [(low[0], high[0]) for low, high in known], weights, ends)
 
     def sweep(self, pieces: Pieces, guide: Guide | None = None, enclose: bool = True) -> Sweep:
         """A sweep over pieces, that has not been run; by their own hints, or those of a guide."""

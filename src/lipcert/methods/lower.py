@@ -43,8 +43,6 @@ _ENTRIES = 4_000_000
 _INWARD = 1e-7
 """How far inside its interval, in units of the region's radius times the row, a neuron is asked to be."""
 _DUAL = {"maxfun": 300, "ftol": 1e-15, "gtol": 1e-12}
-_FAINT = 1e-9
-"""Multipliers below this share of the largest are taken for zero."""
 _CORNERS, _ROUNDS = 8, 10
 """Up to so many coordinates all sign vectors are tried, at most 128; beyond, so many rounds of ascent."""
 
@@ -487,39 +485,10 @@ def witness(bounding: Bounding, piece: Pieces) -> tuple[Array | None, Array]:
     return (x if obeys else None), weights
 
 
-def interior(bounding: Bounding, piece: Pieces) -> tuple[Array | None, Array]:
-    """A point of all of space deep inside what the confined neurons of a piece ask for, or None and multipliers.
-
-    Their intervals are half-spaces up to the first layer with open neurons; a linear program asks for the point that
-    is farthest from the nearest of their planes. If it is on the wrong side, the dual solution shows why.
-    """
-    from scipy import optimize  # takes a fifth of the time to import this package
-
-    A, c, place = _affine(bounding, piece)
-    sides = np.concatenate([A, -A]), np.concatenate([piece.low[0, place] - c, c - piece.high[0, place]])
-    length = np.sqrt((sides[0] * sides[0]).sum(axis=-1))
-    some = np.flatnonzero(np.isfinite(sides[1]) & (length > 0.0))
-    rows, least, n = sides[0][some] / length[some, None], sides[1][some] / length[some], A.shape[1]
-    weights, scale = np.zeros(piece.low.shape[-1]), float(np.abs(least).max(initial=0.0)) or 1.0
-    if not some.size:
-        return np.zeros(n), weights
-    table = np.column_stack([-rows, np.ones(len(rows))])
-    ends = [(None, None)] * n + [(None, 1.0)]
-    found = optimize.linprog(np.append(np.zeros(n), -1.0), table, -least / scale, bounds=ends, method="highs")
-    if found.status != 0:
-        return None, weights
-    if found.fun < 0.0:
-        return scale * found.x[:n], weights
-    dual = -found.ineqlin.marginals / length[some]
-    dual[dual < _FAINT * dual.max()] = 0.0
-    np.add.at(weights, np.tile(place, 2)[some], np.where(some < len(place), dual, -dual))
-    return None, weights
-
-
 def _affine(bounding: Bounding, piece: Pieces) -> tuple[Array, Array, Array]:
     """A and c of the neurons that are confined to a side of their kink, and which they are.
 
-    All others keep to their intervals by themselves, where these do. Layers after one with open neurons are left out.
+    All others keep to their intervals by themselves, where these do.
     """
     rows, offsets, places = [np.zeros((0, bounding.network.inputs))], [np.zeros(0)], [np.zeros(0, dtype=int)]
     settled: list[tuple[Array, Array]] = []
@@ -539,9 +508,7 @@ def _affine(bounding: Bounding, piece: Pieces) -> tuple[Array, Array, Array]:
         rows.append(row)
         offsets.append(offset)
         places.append(part.start + some)
-        if not bounding.region.bounded and (alpha < beta).any():
-            break
-        inner = np.clip(0.0, low, high)
+        middle = 0.5 * low + 0.5 * high
         slope = 0.5 * (alpha + beta)
-        settled.append((slope, layer.neurons.value(inner) - slope * inner))
+        settled.append((slope, layer.neurons.value(middle) - slope * middle))
     return np.concatenate(rows), np.concatenate(offsets), np.concatenate(places)

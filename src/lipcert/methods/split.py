@@ -16,8 +16,9 @@ from lipcert.errors import InvalidInput, ProofFailed
 from lipcert.kernel.cover import Cover, Leaf
 from lipcert.kernel.piece_bounds import AXIS, Bounding, PieceBounds, Pieces, has_taylor
 from lipcert.kernel.taylor import MOST_INPUTS
+from lipcert.methods.half_spaces import Cell
 from lipcert.methods.joint import Anytime, Joint
-from lipcert.methods.lower import interior, jacobian_norms, lower_bound, witness
+from lipcert.methods.lower import jacobian_norms, lower_bound, witness
 from lipcert.methods.method import Candidate, Method, Problem
 from lipcert.methods.second_order_jacobian import improved, suits
 from lipcert.model.activations import STRAIGHT
@@ -207,6 +208,8 @@ class _Search:
     done: float = 0.0
     lower: float = 0.0
     witness: Array | None = None
+    points: dict[int, Array] = field(default_factory=dict)
+    """Over all of space: points inside pieces, or inside what these are halves of."""
     past: list[tuple[float, float]] = field(default_factory=list)
     """Numbers of pieces and the mean logarithm of their bounds, relative to that of the whole region."""
 
@@ -232,9 +235,13 @@ class _Search:
                 return
             batch = [cover.leaf(node) for node in self.worst()]
             self.done = max(self.done, *(leaf.bound for leaf in batch if leaf.bound <= enough), 0.0)
-            kept = [leaf for leaf in batch if leaf.bound > enough and not self.settle(cover, leaf)]
+            look = self.settled if self.region.bounded else self.confined
+            kept = [rest for leaf in batch if leaf.bound > enough and (rest := look(cover, leaf)) is not None]
             if not kept:
                 continue
+            for node, leaf in enumerate(kept):
+                if (point := self.points.pop(leaf.node, None)) is not None:
+                    self.points |= dict.fromkeys((cover.pieces + 2 * node, cover.pieces + 2 * node + 1), point)
             self.add(cover.cut([leaf.node for leaf in kept], *self.cuts(kept, cover.bounding)))
             share = min(self.upper, ceiling)
             now.say(
@@ -292,25 +299,51 @@ class _Search:
         for leaf in leaves:
             heapq.heappush(self.open, (-leaf.bound, leaf.node))
 
-    def settle(self, cover: Cover, leaf: Leaf) -> bool:
-        """Whether a piece is done: it has no input, or none of its neurons is open and an input attains its bound.
+    def settled(self, cover: Cover, leaf: Leaf) -> Leaf | None:
+        """None if a box is done because none of its neurons is open, else the box.
 
-        Weights prove that it has no input; an input raises the lower bound. If a box without open neurons has neither,
-        it must be cut. All of space is cut by neurons alone: a piece without open ones is done, any other that has no
-        input is not cut any further.
+        Its bound is then attained if it has an input, which raises the lower bound; or it has none, and weights prove
+        that. If neither can be shown, the box must be cut.
         """
-        closed, bounded = not (leaf.piece.shares > 0).any(), self.region.bounded
-        if bounded and not closed:
-            return False
-        point, weights = (witness if bounded else interior)(cover.bounding, leaf.piece)
+        if (leaf.piece.shares > 0).any():
+            return leaf
+        point, weights = witness(cover.bounding, leaf.piece)
         if point is not None:
             self.meet(point[None])
-        elif cover.drop(leaf.node, weights):
-            return True
-        if not closed or (bounded and (point is None or self.lower < leaf.bound * _ATTAINED)):
-            return False
-        self.done = max(self.done, leaf.bound)
-        return True
+            if self.lower >= leaf.bound * _ATTAINED:
+                self.done = max(self.done, leaf.bound)
+                return None
+        return None if cover.drop(leaf.node, weights) else leaf
+
+    def confined(self, cover: Cover, leaf: Leaf) -> Leaf | None:
+        """What is to be cut of a piece of all of space; None if it is done: it has no input, or no open neuron.
+
+        Half-spaces of a piece often leave an open neuron only one side. Then the other is cut off, without bounds for
+        the halves: a side without input needs none, and the rest is to be cut again.
+        """
+        bounding, low, high = cover.bounding, np.array(leaf.piece.low[0]), np.array(leaf.piece.high[0])
+        ends = [(low[part], high[part]) for part in bounding.slices]  # views: what is implied is noted in them
+        cell, point = Cell(self.network, ends), self.points.pop(leaf.node, None)
+        if point is None or not cell.holds(point):
+            point = cell.inside()
+            if point is not None:
+                self.meet(point[None])
+        if point is None and (weights := cell.void()) is not None and cover.drop(leaf.node, weights):
+            return None
+        if not (leaf.piece.shares > 0).any() or not cell.marks:
+            self.done = max(self.done, leaf.bound)
+            return None
+        chain: list[tuple[int, float, bool, Array]] = []
+        while point is not None and (found := cell.implied(point)):
+            for j, mark, above, _ in found:
+                low[j], high[j] = (max(low[j], mark), high[j]) if above else (low[j], min(high[j], mark))
+            chain, cell = chain + found, Cell(self.network, ends)
+        chain = chain if cell.marks else chain[:-1]  # the last one is left to be bounded
+        if chain:
+            leaf = cover.confine(leaf.node, *(np.array(column) for column in zip(*chain, strict=True)))
+        if point is not None:
+            self.points[leaf.node] = point
+        return leaf
 
     def meet(self, points: Array) -> None:
         """Keep the best of the points if it is better than all before."""
@@ -330,21 +363,24 @@ class _Search:
         which = to_halve(self.network, pieces, bounding.root) if self.few else np.argmax(width, axis=-1)
         layer, at = np.full(len(leaves), AXIS), 0.5 * pieces.lower[rows, which] + 0.5 * pieces.upper[rows, which]
         open_ = (pieces.shares > 0).sum(axis=-1)
+        shares = pieces.shares if self.region.bounded else first_open(self.network, pieces)
         for k in np.flatnonzero((open_ > 0) & ((not self.few) | (open_ <= _FEW))):
-            neuron = self.neuron(pieces.shares[k], bounding)
+            neuron = int(np.argmax(shares[k]))
             layer[k] = np.searchsorted(bounding.starts, neuron, side="right") - 1
             which[k] = neuron - bounding.starts[layer[k]]
             interval = pieces.low[k, [neuron]], pieces.high[k, [neuron]]
             at[k] = kink(self.network.layers[layer[k]], int(which[k]), *interval)
         return layer, which, at
 
-    def neuron(self, shares: Array, bounding: Bounding) -> int:
-        """The open neuron to blame most; over all of space one of the first layer that has any."""
-        if not self.region.bounded:
-            layers = bounding.layers(shares[None])
-            first = next(index for index, row in enumerate(layers) if (row > 0).any())
-            return int(bounding.starts[first] + np.argmax(layers[first]))
-        return int(np.argmax(shares))
+
+def first_open(network: Network, pieces: Pieces) -> Array:
+    """The shares of open neurons in the first layer that has some, (count, neurons); -1 for all others."""
+    found, done = [], np.zeros((len(pieces), 1), dtype=bool)
+    shares = np.split(pieces.shares, np.cumsum(network.sizes[1:-1])[:-1], axis=1)
+    for (alpha, beta), share in zip(slopes_of(network, pieces), shares, strict=True):
+        found.append(np.where((alpha < beta) & ~done, share, -1.0))
+        done = done | (alpha < beta).any(axis=1, keepdims=True)
+    return np.concatenate(found, axis=1)
 
 
 def moves(network: Network, pieces: Pieces) -> Iterator[Array]:

@@ -140,7 +140,8 @@ class Tree:
     bound : the largest value of a leaf, or 0 if that is negative.
     void, neuron, weight : for leaves that contain no input, three columns of their own: the node, and the weights of
         the neurons (numbered through all hidden layers) that show it.
-    second, passed : empty; older files name nodes here that were bounded by fewer rules, or not at all.
+    passed : nodes whose halves were not bounded, but keep the bound of the node.
+    second : empty; older files name nodes here that were bounded by fewer rules.
     """
 
     layer: Array
