@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import lipcert as lc
-from lipcert.importers import windows as win
 from lipcert.importers.builder import Builder, Frame, Tensor, Unsupported
 from lipcert.importers.graph import Apply, Graph
 from lipcert.importers.lowering import depths, levels, lower, prune
@@ -230,8 +229,9 @@ def test_any_graph_is_lowered_faithfully(seed: int, steps: int) -> None:
 
 
 def test_padding_and_cropping() -> None:
-    x = win.positions((2, 3))
-    assert win.padded(x, [(1, -1)]).tolist() == [[-1, 0, 1], [-1, 3, 4]]
+    build = Builder((2, 3))
+    network = lower(build.finish(build.pad(build.input, [(0, 0), (1, -1)], 7.0))).network
+    assert network(np.arange(6.0)).tolist() == [7.0, 0.0, 1.0, 7.0, 3.0, 4.0]
 
 
 def test_shapes_that_do_not_fit_are_offenders() -> None:

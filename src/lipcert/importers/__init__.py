@@ -164,10 +164,8 @@ def _sizes(shape: Any) -> tuple[int, ...]:
 def _model_reader(source: Any) -> str | None:
     if isinstance(source, (str, os.PathLike)):
         return MODELS.get(Path(source).suffix.lower())
-    for package, reader in OBJECTS.items():
-        if any(kind.__module__.partition(".")[0] == package for kind in type(source).__mro__):
-            return reader
-    return None
+    packages = (kind.__module__.partition(".")[0] for kind in type(source).__mro__)
+    return next((OBJECTS[package] for package in packages if package in OBJECTS), None)
 
 
 def _file(path: Path) -> Path:
@@ -181,10 +179,10 @@ def _file(path: Path) -> Path:
         raise UnreadableModel(f"{path} has {came}; networks are read from {_known()} files")
     if os.path.isdir(path):
         raise UnreadableModel(f"{path} is a folder; name a {_known()} file in it")
-    if os.path.exists(path) and not is_file(path):
-        raise UnreadableModel(f"{path} is no regular file; copy what it gives into one")
     if not is_file(path):
-        raise UnreadableModel(f"{path} does not exist; check the path (relative paths start at {Path.cwd()})")
+        missing = f"{path} does not exist; check the path (relative paths start at {Path.cwd()})"
+        there = f"{path} is no regular file; copy what it gives into one"
+        raise UnreadableModel(there if os.path.exists(path) else missing)
     return path
 
 

@@ -20,19 +20,16 @@ from lipcert.model.activations import TABLE, Activation, activation
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 
-LAYOUT = "W1, b1, W2, b2, … (each W outputs × inputs, biases optional) and optionally a string 'activation'"
-CELLS = (
+_LAYOUT = "W1, b1, W2, b2, … (each W outputs × inputs, biases optional) and optionally a string 'activation'"
+_CELLS = (
     "W1, b1, W2, b2, …, or cell arrays 'weights' or 'W' and, optionally, 'biases' or 'b', and the names of"
     " activations, or IW, LW and b of MATLAB's networks"
 )
 _NUMBERED = r"([Wb])([1-9][0-9]{0,8})"
 _LONGEST = 200
 """Characters of an activation's name with its parameters."""
-_CALLED = {
-    "weights": ("weights", "W"),
-    "biases": ("biases", "b"),
-    "activation": ("activation", "act_fcns", "act", "transferFcn"),
-}
+_ACTIVATION = ("activation", "act_fcns", "act", "transferFcn")
+_CALLED = {"weights": ("weights", "W"), "biases": ("biases", "b"), "activation": _ACTIVATION}
 """What cell arrays are called, also by NNV and in the ARCH competition."""
 _WANTED = ("IW", "LW", *(name for names in _CALLED.values() for name in names))
 _MATLAB = {"poslin": "relu", "logsig": "sigmoid", "tansig": "tanh", "purelin": "identity", "satlins": "hardtanh"}
@@ -51,11 +48,11 @@ def read_npz(path: Path, activation: Any = None) -> Network:
 def _numbered(path: Path, arrays: Mapping[str, Any], activation: Any) -> Network:
     names = [name for name in arrays if name != "activation"]
     if strange := [name for name in names if not re.fullmatch(_NUMBERED, name)]:
-        raise UnreadableModel(f"{path} has arrays of unknown meaning: {few(strange, 40)}; expected {LAYOUT}")
+        raise UnreadableModel(f"{path} has arrays of unknown meaning: {few(strange, 40)}; expected {_LAYOUT}")
     weights, biases = ({int(name[1:]) for name in names if name[0] == kind} for kind in "Wb")
     count = len(weights)
     if missing := [f"W{i}" for i in range(1, count + 1) if i not in weights] or ([] if weights else ["W1"]):
-        raise UnreadableModel(f"{path} has no {missing[0]}; it holds {few(arrays, 40)}; expected {LAYOUT}")
+        raise UnreadableModel(f"{path} has no {missing[0]}; it holds {few(arrays, 40)}; expected {_LAYOUT}")
     if spare := [f"b{i}" for i in sorted(biases - weights)]:
         raise UnreadableModel(f"{path} has {few(spare, 40)} but its last weight is W{count}")
     matrices, vectors = ({f"{kind}{i}": arrays.get(f"{kind}{i}") for i in range(1, count + 1)} for kind in "Wb")
@@ -82,7 +79,7 @@ def read_mat(path: Path, activation: Any = None) -> Network:
         arrays = {**{k: v for k, v in arrays.items() if k not in ("IW", "LW")}, "weights": _of_matlab(path, arrays)}
     found = {what: [arrays[name] for name in names if name in arrays] for what, names in _CALLED.items()}
     if not found["weights"] or max(map(len, found.values())) > 1:
-        raise UnreadableModel(f"{path} holds {few(arrays, 40)}; expected {CELLS}, each once")
+        raise UnreadableModel(f"{path} holds {few(arrays, 40)}; expected {_CELLS}, each once")
     weights = _cells(path, "weights", found["weights"][0])
     biases = _cells(path, "biases", found["biases"][0]) if found["biases"] else [None] * len(weights)
     if len(biases) != len(weights):
@@ -182,12 +179,11 @@ def _spec(path: Path, said: list[str] | None, wanted: Any, hidden: int) -> Any:
     if said is None:
         if asked is None and hidden:
             raise InvalidInput(
-                f"{path} does not say which activation its {hidden} hidden layer{'s' * (hidden > 1)} use;"
-                " give activation='relu' (on the command line: --activation relu)"
-                f" or another of {few(TABLE, 40)}"
+                f"{path} does not say which activation its {hidden} hidden layer{'s' * (hidden > 1)} use; give"
+                f" activation='relu' (on the command line: --activation relu) or another of {few(TABLE, 40)}"
             )
         return "identity" if asked is None else asked
-    if len(said) == hidden + 1 and hidden and said[-1] in ("identity", "linear"):  # the last layer is listed too
+    if 1 < len(said) == hidden + 1 and said[-1] in ("identity", "linear"):  # the last layer is listed too
         said = said[:-1]
     try:
         written = parsed(said if len(said) > 1 else said[0])

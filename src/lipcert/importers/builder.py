@@ -18,7 +18,7 @@ from lipcert.importers import windows as win
 from lipcert.importers.graph import Graph, Node, Offender, refuse
 from lipcert.importers.precise import Precise, PreciseMatrix
 from lipcert.importers.windows import positions
-from lipcert.model.activations import Activation, activation
+from lipcert.model.activations import activation
 from lipcert.model.arrays import Array, Weight
 from lipcert.model.convolution import Convolution
 from lipcert.model.network import Neurons
@@ -198,10 +198,12 @@ class Builder:
         return self.pick(x, index)
 
     def pad(self, x: Tensor, pads: win.Pads, fill: float = 0.0) -> Tensor:
-        """Padding of the last axes; negative numbers crop."""
-        last = x.shape[len(x.shape) - len(pads) :]
-        self.room.take(8, *x.shape[: -len(pads)], *(n + max(a, 0) + max(z, 0) for n, (a, z) in zip(last, pads)))
-        return self.pick(x, win.padded(positions(x.shape), pads), fill)
+        """Padding of each axis; negative numbers crop."""
+        around = [(max(low, 0), max(high, 0)) for low, high in pads]
+        self.room.take(8, *(n + sum(more) for n, more in zip(x.shape, around, strict=True)))
+        index = np.pad(positions(x.shape), around, constant_values=-1)
+        ends = zip(index.shape, pads, strict=True)
+        return self.pick(x, index[tuple(slice(max(-low, 0), n - max(-high, 0)) for n, (low, high) in ends)], fill)
 
     def concat(self, parts: Sequence[Value], axis: int) -> Tensor:
         """Tensors side by side along an axis."""
@@ -402,15 +404,8 @@ class Builder:
 
     def activate(self, x: Tensor, name: str, **parameters: Any) -> Tensor:
         """An activation of the table; parameters are broadcast to x's shape."""
-        values = {
-            key: value if np.ndim(value) == 0 else np.broadcast_to(value, x.shape).ravel()
-            for key, value in parameters.items()
-        }
-        return self.apply(x, activation(name, **values))
-
-    def apply(self, x: Tensor, row: Activation) -> Tensor:
-        """An activation as it is."""
-        return self.add_node(ops.Apply(Neurons.of(row, x.size)), (x.node,), x.shape)
+        each = {key: np.broadcast_to(v, x.shape).ravel() if np.ndim(v) else v for key, v in parameters.items()}
+        return self.add_node(ops.Apply(Neurons.of(activation(name, **each), x.size)), (x.node,), x.shape)
 
     def hard_sigmoid(self, x: Tensor) -> Tensor:
         """clip(x/6 + 1/2, 0, 1). The table's slope α is the float next to 1/6, so x is scaled by 1/(6α) first."""

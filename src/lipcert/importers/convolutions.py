@@ -80,7 +80,10 @@ def _convolution(
     kernel = np.zeros(shape)
     kernel[outputs, channels, *taps] = entries.data
     found = Convolution.of(kernel, before[1], strides, pads, dilations, circular=circular)
-    if found.shape != matrix.shape or not _equal(found.sparse(), matrix):
+    if found.shape != matrix.shape:
+        return None
+    own = found.sparse()
+    if not all(np.array_equal(getattr(own, part), getattr(matrix, part)) for part in ("indptr", "indices", "data")):
         return None
     groups = _groups((kernel != 0.0).any(axis=tuple(range(2, kernel.ndim))))
     if groups == 1:
@@ -106,10 +109,6 @@ def _stride(places: Array, seen: Array) -> int:
     full = np.flatnonzero(last >= 0)
     moves = [np.diff(end[full]) // np.maximum(np.diff(full), 1) for end in (first, last)]
     return max(1, int(np.concatenate(moves).max(initial=1)))
-
-
-def _equal(one: sparse.csr_array, two: sparse.csr_array) -> bool:
-    return all(np.array_equal(getattr(one, part), getattr(two, part)) for part in ("indptr", "indices", "data"))
 
 
 def _groups(used: Array) -> int:

@@ -136,11 +136,11 @@ def _chosen(result: Any, name: str | int) -> Any:
 
 
 def _described(result: Any) -> str:
-    kind = type(result).__name__
-    if isinstance(result, Mapping):
-        return f"a dictionary with {few(map(repr, result))}"
-    if is_dataclass(result) or hasattr(result, "_fields"):
-        return f"a {kind} with {few(getattr(result, '_fields', None) or vars(result))}"
+    named = map(repr, result) if isinstance(result, Mapping) else getattr(result, "_fields", None)
+    named = vars(result) if is_dataclass(result) else named
+    kind = "dictionary" if isinstance(result, Mapping) else type(result).__name__
+    if named is not None:
+        return f"a {kind} with {few(named)}"
     return f"a {kind} of {len(result)}" if isinstance(result, (tuple, list)) else f"a {kind}"
 
 

@@ -24,16 +24,6 @@ def positions(shape: Sizes) -> Array:
     return np.arange(int(np.prod(shape, dtype=int))).reshape(tuple(shape))
 
 
-def padded(index: Array, pads: Pads) -> Array:
-    """Positions after padding the last axes; -1 where zeros come in. Negative pads crop."""
-    grow = [(0, 0)] * (index.ndim - len(pads)) + [(max(low, 0), max(high, 0)) for low, high in pads]
-    index = np.pad(index, grow, constant_values=-1)
-    for axis, (low, high) in enumerate(pads, index.ndim - len(pads)):
-        size = index.shape[axis]
-        index = np.take(index, np.arange(max(-low, 0), size - max(-high, 0)), axis=axis)
-    return index
-
-
 def outputs(size: int, kernel: int, stride: int, pads: tuple[int, int], dilation: int, ceil: bool = False) -> int:
     """How many places a window takes along one axis; with ``ceil`` a last, incomplete one may count.
 
