@@ -9,12 +9,13 @@ import pytest
 
 import lipcert as lc
 from exact import matrix, positive_semidefinite, rational
+from lipcert.arguments.values import softmax
 from lipcert.kernel import coupling as rules
 from lipcert.kernel.arithmetic import Near
 from lipcert.kernel.enclosures import activated, trajectory
 from lipcert.kernel.neuron_bounds import slope_bounds
 from lipcert.model.arrays import Array, dense
-from lipcert.model.couplings import Coupling, softmax
+from lipcert.model.couplings import Coupling
 from lipcert.model.network import Network, Neurons
 from planted import plant
 from second_opinion import refusal

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from os import PathLike
@@ -116,6 +117,68 @@ class LayerValues(ABC):
             return dz
         plain: Array = self.plain.slope(v[..., : self.plain.size], side) * dz[..., : self.plain.size]
         return plain if self.coupling is None else self.coupling.pull(v, dz, plain)
+
+
+class CouplingValues(ABC):
+    """Of a coupling, in floating point."""
+
+    plain: int
+    size: int
+    rows: tuple[tuple[int, int], ...]
+    products: tuple[Any, ...]
+
+    @abstractmethod
+    def softmax_rows(self) -> Iterator[tuple[int, Array]]:
+        """Where softmax rows begin, and their positions."""
+
+    @abstractmethod
+    def sums(self) -> Iterator[tuple[Any, Array]]:
+        """The sums of products, and the positions of their results."""
+
+    def value(self, v: Array, plain: Array) -> Array:
+        """The results for values v (..., size), those of the elementwise activations given."""
+        parts = [plain]
+        parts += [softmax(v[..., index]).reshape(*v.shape[:-1], index.size) for _, index in self.softmax_rows()]
+        parts += [(v[..., p.one] * v[..., p.two]).sum(axis=-1) for p in self.products]
+        return np.concatenate(parts, axis=-1)
+
+    def push(self, v: Array, dv: Array, plain: Array) -> Array:
+        """The derivative of the results in directions dv (..., size), those of the elementwise ones given."""
+        parts = [plain]
+        for _, index in self.softmax_rows():
+            p, moved = softmax(v[..., index]), dv[..., index]
+            parts.append((p * (moved - (p * moved).sum(axis=-1, keepdims=True))).reshape(*dv.shape[:-1], index.size))
+        for product in self.products:
+            one, two = product.one, product.two
+            parts.append((v[..., one] * dv[..., two] + dv[..., one] * v[..., two]).sum(axis=-1))
+        return np.concatenate(parts, axis=-1)
+
+    def pull(self, v: Array, dz: Array, plain: Array) -> Array:
+        """The derivative by the values of Σ dz·z, dz (..., width), those of the elementwise ones given."""
+        found = np.zeros((*dz.shape[:-1], self.size))
+        found[..., : self.plain] = plain
+        for _, index in self.softmax_rows():
+            p, moved = softmax(v[..., index]), dz[..., index]
+            found[..., index] = p * (moved - (p * moved).sum(axis=-1, keepdims=True))
+        for product, place in self.sums():
+            both, partners = product.both, product.partners
+            share = dz[..., place][..., None] * v[..., partners]
+            flat = found.reshape(math.prod(dz.shape[:-1]), self.size)
+            for row, part in zip(
+                flat, np.broadcast_to(share, (*dz.shape[:-1], *both.shape)).reshape(len(flat), both.size)
+            ):
+                row += np.bincount(both.ravel(), part, minlength=self.size)
+        return found
+
+    def describe(self) -> list[str]:
+        """What there is, for people."""
+        return [*(["softmax"] if self.rows else []), *(["products"] if self.products else [])]
+
+
+def softmax(v: Array) -> Array:
+    """exp(v)/Σexp(v) along the last axis."""
+    e = np.exp(v - v.max(axis=-1, keepdims=True))
+    return np.asarray(e / e.sum(axis=-1, keepdims=True))
 
 
 class NetworkValues(ABC):

@@ -7,7 +7,6 @@ of products. Any values may be factors.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from lipcert.arguments.numbers import listed
+from lipcert.arguments.values import CouplingValues
 from lipcert.errors import InvalidInput
 from lipcert.model.arrays import Array
 
@@ -39,7 +39,7 @@ class Products:
 
 
 @dataclass(frozen=True, eq=False)
-class Coupling:
+class Coupling(CouplingValues):
     """What couples the values of one layer.
 
     Attributes
@@ -102,54 +102,9 @@ class Coupling:
             yield product, start + np.arange(len(product.one))
             start += len(product.one)
 
-    def value(self, v: Array, plain: Array) -> Array:
-        """The results for values v (..., size), those of the elementwise activations given."""
-        parts = [plain]
-        parts += [softmax(v[..., index]).reshape(*v.shape[:-1], index.size) for _, index in self.softmax_rows()]
-        parts += [(v[..., p.one] * v[..., p.two]).sum(axis=-1) for p in self.products]
-        return np.concatenate(parts, axis=-1)
-
-    def push(self, v: Array, dv: Array, plain: Array) -> Array:
-        """The derivative of the results in directions dv (..., size), those of the elementwise ones given."""
-        parts = [plain]
-        for _, index in self.softmax_rows():
-            p, moved = softmax(v[..., index]), dv[..., index]
-            parts.append((p * (moved - (p * moved).sum(axis=-1, keepdims=True))).reshape(*dv.shape[:-1], index.size))
-        for product in self.products:
-            one, two = product.one, product.two
-            parts.append((v[..., one] * dv[..., two] + dv[..., one] * v[..., two]).sum(axis=-1))
-        return np.concatenate(parts, axis=-1)
-
-    def pull(self, v: Array, dz: Array, plain: Array) -> Array:
-        """The derivative by the values of Σ dz·z, dz (..., width), those of the elementwise ones given."""
-        found = np.zeros((*dz.shape[:-1], self.size))
-        found[..., : self.plain] = plain
-        for _, index in self.softmax_rows():
-            p, moved = softmax(v[..., index]), dz[..., index]
-            found[..., index] = p * (moved - (p * moved).sum(axis=-1, keepdims=True))
-        for product, place in self.sums():
-            both, partners = product.both, product.partners
-            share = dz[..., place][..., None] * v[..., partners]
-            flat = found.reshape(math.prod(dz.shape[:-1]), self.size)
-            for row, part in zip(
-                flat, np.broadcast_to(share, (*dz.shape[:-1], *both.shape)).reshape(len(flat), both.size)
-            ):
-                row += np.bincount(both.ravel(), part, minlength=self.size)
-        return found
-
-    def describe(self) -> list[str]:
-        """What there is, for people."""
-        return [*(["softmax"] if self.rows else []), *(["products"] if self.products else [])]
-
     def identity(self) -> Iterator[bytes]:
         """What tells one coupling from another."""
         yield f"|coupling {self.plain} {self.size} {self.rows} {[p.one.shape for p in self.products]}|".encode()
         for product in self.products:
             for part in (product.one, product.two):
                 yield np.asarray(part, dtype="<i8").tobytes()
-
-
-def softmax(v: Array) -> Array:
-    """exp(v)/Σexp(v) along the last axis."""
-    e = np.exp(v - v.max(axis=-1, keepdims=True))
-    return np.asarray(e / e.sum(axis=-1, keepdims=True))
