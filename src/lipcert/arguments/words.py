@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from typing import Any, ClassVar
 
@@ -84,7 +85,19 @@ def positive_scale(value: Any) -> float | tuple[float, ...]:
     return tuple(scale.tolist()) if scale.ndim else float(scale)
 
 
-class NormWords:
+def named_norm(name: str, value: Any, norms: Mapping[str, Any], kind: type) -> Any:
+    """A norm, or that of a name, or an error that names the argument."""
+    if isinstance(value, str) and value in norms:
+        return norms[value]()
+    if not isinstance(value, kind):
+        raise InvalidInput(f"{name} must be a norm such as LInf() or L2(scale=[0.1, 100]), got {value!r}")
+    return value
+
+
+_ORDERS: dict[str, Any] = {"l1": 1, "l2": 2, "linf": np.inf}
+
+
+class NormWords(ABC):
     """Of a norm."""
 
     scale: Any
@@ -97,6 +110,15 @@ class NormWords:
 
     def __str__(self) -> str:
         return self.symbol if self.scale == 1.0 else f"{self.symbol} in units of {scale_in_words(self.scale)}"
+
+    @abstractmethod
+    def units(self, size: int) -> Any:
+        """The scale of each coordinate, (size,); None where all are 1."""
+
+    def of(self, vectors: Any) -> Any:
+        """The norm of each vector (..., n), rounded as it comes."""
+        units = self.units(vectors.shape[-1])
+        return np.linalg.norm(vectors if units is None else vectors / units, ord=_ORDERS[self.name], axis=-1)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({'' if self.scale == 1.0 else f'scale={scale_in_words(self.scale)}'})"

@@ -10,7 +10,7 @@ import numpy as np
 
 from lipcert.arguments.numbers import clip_of, corners, radii, scaled
 from lipcert.arguments.values import BallPoints, BoxPoints, EverywherePoints, RegionPoints
-from lipcert.arguments.words import NormWords, positive_scale
+from lipcert.arguments.words import NormWords, named_norm, positive_scale
 from lipcert.errors import InvalidInput
 from lipcert.model.arrays import Array, frozen
 
@@ -57,11 +57,6 @@ class Norm(NormWords, ABC):
     def has_units(self) -> bool:
         return self.bare is not self
 
-    def of(self, vectors: Array) -> Array:
-        """The norm of each vector (..., n), rounded as it comes."""
-        units = self.units(vectors.shape[-1])
-        return np.linalg.norm(vectors if units is None else vectors / units, ord=_ORDERS[self.name], axis=-1)
-
 
 @dataclass(frozen=True, repr=False)
 class L1(Norm):
@@ -101,7 +96,6 @@ class L2(Norm):
 
 NORMS: dict[str, type[Norm]] = {kind.name: kind for kind in (L1, L2, LInf)}
 """The norms by name, as on the command line and in files."""
-_ORDERS: dict[str, Any] = {"l1": 1, "l2": 2, "linf": np.inf}
 
 
 @dataclass(frozen=True)
@@ -139,13 +133,8 @@ PLAIN = Norms()
 
 def norm_in(name: str, value: Any) -> Norm:
     """A norm that a user gave, or an error that names the argument; None is ℓ2, a name such as 'linf' that norm."""
-    if value is None:
-        return L2()
-    if isinstance(value, str) and value in NORMS:
-        return NORMS[value]()
-    if not isinstance(value, Norm):
-        raise InvalidInput(f"{name} must be a norm such as LInf() or L2(scale=[0.1, 100]), got {value!r}")
-    return value
+    found: Norm = named_norm(name, "l2" if value is None else value, NORMS, Norm)
+    return found
 
 
 class Region(RegionPoints, ABC):
