@@ -147,7 +147,7 @@ def _above(sweep: Sweep, ends: Interval, rows: Sequence[Near]) -> Array:
     """At least Σ rows_i·z_i, the last layer first and z_0 the inputs, by the lines of the pass."""
     coming, total = rows[0], Near.of(0.0)
     for back, row in zip(range(len(rows) - 2, -1, -1), rows[1:], strict=True):
-        lines, bias = sweep.traces[0].lines[back], Near.weights(sweep.network.layers[back].bias)
+        lines, bias = sweep.traces[0].at(back), Near.weights(sweep.network.layers[back].bias)
         positive, negative = (Near.of(part(coming.value, 0.0)) for part in (np.maximum, np.minimum))
         offset = positive @ lines.upper_offset[..., None] + negative @ lines.lower_offset[..., None]
         off = _around(np.broadcast_to(coming.error, coming.shape)) @ _column(_around(lines.z_size))

@@ -396,7 +396,7 @@ class BackSubstitution:
         self.settled.append((interval, slopes, suggested, ends))
         return suggested
 
-    def _at(self, index: int) -> _Lines:
+    def at(self, index: int) -> _Lines:
         """The lines of a layer, made when a row first passes it."""
         while len(self.lines) <= index:
             self.lines.append(self._drawn(len(self.lines), *self.settled[len(self.lines)]))
@@ -455,7 +455,7 @@ class BackSubstitution:
         pick = Pick(len(self.domain), where)
         offset, charge = np.zeros(len(rows)), np.zeros(len(rows))
         for back in range(index - 1, stop - 1, -1):
-            layer, lines = self.network.layers[back], self._at(back)
+            layer, lines = self.network.layers[back], self.at(back)
             weight, bias, before = layer.weight, layer.bias, None
             if narrow:
                 weight, before = _narrow(weight, seen)
@@ -485,7 +485,7 @@ class BackSubstitution:
         if stop == 0:
             value, error = self.domain.support(where, rows)
         else:
-            lines = self._at(stop - 1)
+            lines = self.at(stop - 1)
             value = pick.dots(np.maximum(rows, 0.0), lines.roof) + pick.dots(np.minimum(rows, 0.0), lines.floor)
             error = rounded_off(pick.dots(np.abs(rows), lines.z_size), rows.shape[-1] + 3)
         charge = total(charge, rounded_off(np.abs(offset) + np.abs(value) + np.abs(error), 4))
@@ -507,7 +507,7 @@ class BackSubstitution:
 
     def _below(self, index: int) -> Array:
         """At least |z| for the values that enter layer ``index``, (count, n)."""
-        return self._at(index - 1).z_size if index else self.domain.sizes()
+        return self.at(index - 1).z_size if index else self.domain.sizes()
 
 
 def at_kink(neurons: Neurons, lower: Array, upper: Array) -> Array:
