@@ -331,6 +331,9 @@ def test_answers_about_networks_with_couplings() -> None:
     signs = rng.choice([-1.0, 1.0], (100, network.inputs))
     steepest = np.linalg.norm(network.jacobian(points[:50]) @ signs.T, axis=1).max()
     assert steepest <= bound
-    for ask in (lambda: lc.sensitivity(network, ball), lambda: lc.certify(network, ball, "lipsdp-neuron")):
-        with pytest.raises(lc.ProofFailed, match="products"):
-            ask()
+    pairs = lc.sensitivity(network, ball, lc.Scalar())
+    assert (np.abs(network.jacobian(points)).max(axis=0) <= pairs.matrix).all()
+    assert not refusal(network, pairs)
+    assert lc.certify(network, ball, "scalar", inputs=(0,)).bound <= lc.certify(network, ball, "scalar").bound
+    with pytest.raises(lc.ProofFailed, match="products"):
+        lc.certify(network, ball, "lipsdp-neuron")

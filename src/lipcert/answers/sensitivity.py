@@ -71,7 +71,7 @@ def pair_facts(
     all_pairs: bool = True,
 ) -> list[PairsFact]:
     """What all that is proved says of groups; ``pairs`` are hints for single ones. ``all_pairs`` takes longest."""
-    facts = [derivatives(one) for one in proofs]
+    facts = [derivatives(one) for one in proofs if not one.network.coupled]  # slopes alone say little of products
     if pieces is not None:
         facts.append(derivatives_by_pieces(proofs[pieces[0]], pieces[1]))
     for one in proofs if all_pairs else ():

@@ -280,14 +280,15 @@ class Sweep:
         self.weight = ahead
         S = frozen(S)
         view = View(index, S, frozen(self.exponent), *slopes, ahead, None, layer.width)
-        view = replace(
-            view, form=found, network=self.network, center=None if self.domain is None else self.domain.center[0]
-        )
+        middles = [value[0] for value, _ in self.values] or [
+            np.ravel(0.5 * low + 0.5 * high) for low, high in self.known
+        ]
+        view = replace(view, form=found, network=self.network, values=middles)
         hint = np.array(np.broadcast_to(np.asarray(self.guide.multipliers(view), dtype=float), (1, layer.width)))
         hint[~np.isfinite(hint)] = 0.0
         self.hinted.append(hint)
         self.ellipsoids.append((np.zeros((1, 0), dtype=int), S[:, :0, :0], self.exponent))
-        self.views.append(replace(view, S=S[:, :0, :0], form=None, network=None, center=None))
+        self.views.append(replace(view, S=S[:, :0, :0], form=None, network=None, values=()))
         none = np.zeros((1, 0))
         self.steps.append(Step(S[:, :0, :0], none.astype(int), none, none, none, none, S[:, :0, :0], S[:, :0, :0]))
         return coupled_step(S[0], found, hint[0])[None]

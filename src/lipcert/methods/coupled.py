@@ -12,6 +12,7 @@ its two terms balance: τ_k² Σ_o weights‖J_o‖² = tr(YᵀQ_kY), Y = (S⁻�
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -23,8 +24,8 @@ from lipcert.model.arrays import Array, times
 from lipcert.model.network import Network
 from lipcert.suggest.hints import View
 
-_GRID, _COARSE = np.geomspace(1e-4, 1e4, 400), np.geomspace(0.02, 50.0, 12)
-"""Tried values of τ/s - 1, s the least feasible one; of large layers only few."""
+_GRID, _LOOKS = np.geomspace(1e-4, 1e4, 400), 3
+"""Tried values of τ/s - 1, s the least feasible one; of large layers only few are looked at."""
 _LARGE = 700
 """Coordinates from which a layer is large."""
 _FLOOR = 1e-3
@@ -35,14 +36,14 @@ _HARDLY = 0.999
 _onward: WeakKeyDictionary[Network, tuple[bytes, list[Array]]] = WeakKeyDictionary()
 
 
-def onward(network: Network, center: Array) -> list[Array]:
-    """The Jacobians of the outputs by the results of each hidden layer, at a point, (outputs, width)."""
-    key = center.tobytes()
+def onward(network: Network, values: Sequence[Array]) -> list[Array]:
+    """The Jacobians of the outputs by the results of each hidden layer, at pre-activations, (outputs, width)."""
+    key = values[-1].tobytes()
     known = _onward.get(network)
     if known is None or known[0] != key:
-        values, back = network.preactivations(center), network.layers[-1].weight
+        back = network.layers[-1].weight
         found = [times(np.eye(network.outputs), back)]
-        for layer, v in zip(network.layers[-2:0:-1], values[-2:0:-1], strict=True):
+        for layer, v in zip(network.layers[-2:0:-1], values[:0:-1], strict=True):
             found.append(times(layer.pulled(v, 1, found[-1]), layer.weight))
         known = key, [np.nan_to_num(J, posinf=0.0, neginf=0.0) for J in found[::-1]]
         _onward[network] = known
@@ -54,10 +55,10 @@ def coupled_multipliers(view: View, rounds: int) -> Array:
     form = view.form
     assert form is not None
     assert view.network is not None
-    T, center = form.base, view.center
-    if not form.units or center is None or center.shape != (view.network.inputs,):
+    T = form.base
+    if not form.units or not len(view.values):
         return T[None]
-    J = onward(view.network, center)[view.index]
+    J = onward(view.network, view.values)[view.index]
     sizes = (J * J).sum(axis=0)
     objective = _Objective(form, view.S[0], times(form.M.value.T, J.T), sizes + _FLOOR * sizes.mean() + 1e-300)
     try:
@@ -85,10 +86,11 @@ class _Objective:
             tau = max(float(rho[-1]), 1e-300) * (1.0 + _GRID)
             gain = ((V.T @ G) ** 2).sum(axis=1)
             value = (gain[:, None] / (tau - rho[:, None])).sum(axis=0) + tau * cost
-        else:
-            tau = max(_top(R), 1e-300) * (1.0 + _COARSE)
-            value = np.array([_trace(R, G, t) for t in tau]) + tau * cost
-        return T * tau[np.argmin(value)]
+            return T * tau[np.argmin(value)]
+        least, over = max(_top(R), 1e-300), 1.0
+        for _ in range(_LOOKS):  # as if all of G met the largest eigenvalue: tr(Gᵀ(τ - R)⁻²G) = cost at the best τ
+            over = float(np.clip(over * np.sqrt(_slope(R, G, least * (1.0 + over)) / cost), _GRID[0], _GRID[-1]))
+        return T * (least * (1.0 + over))
 
     def balanced(self, T: Array) -> Array:
         """Each unit's multiplier half of the way to its balance, in logarithms."""
@@ -133,10 +135,8 @@ def _power(R: Array) -> float:
     return 1.01 * value
 
 
-def _trace(R: Array, G: Array, tau: float) -> float:
-    """tr(Gᵀ(τ - R)⁻¹G), infinite where τ is too small."""
-    try:
-        L = np.linalg.cholesky(tau * np.eye(len(R)) - R)
-    except np.linalg.LinAlgError:
-        return np.inf
-    return float((linalg.solve_triangular(L, G, lower=True, check_finite=False) ** 2).sum())
+def _slope(R: Array, G: Array, tau: float) -> float:
+    """tr(Gᵀ(τ - R)⁻²G)."""
+    L = np.linalg.cholesky(tau * np.eye(len(R)) - R)
+    inner = linalg.solve_triangular(L, G, lower=True, check_finite=False)
+    return float((linalg.solve_triangular(L, inner, lower=True, trans="T", check_finite=False) ** 2).sum())

@@ -20,7 +20,7 @@ from lipcert.model.network import Network, Neurons
 from lipcert.model.regions import PLAIN, Norms, Region
 from lipcert.runtime.clock import clock
 from lipcert.runtime.machine import require_memory
-from lipcert.suggest.hints import BOTH, DEEP, Curved, Enclosure, Guide, Hints, LayerReport, Linear, View, layer_reports
+from lipcert.suggest.hints import Curved, Enclosure, Guide, Hints, LayerReport, Linear, View, layer_reports
 from lipcert.suggest.lines import suggested_lines
 from lipcert.suggest.multipliers import start_near
 
@@ -272,7 +272,12 @@ class Problem:
         if early and self.region.bounded and not is_box(self.region):
             before = replace(self, norms=PLAIN, start=None).guided(choose, name)
             return self.knowing(before).guided(choose, name)
-        enclosures = DEEP if self.network.coupled and self.enclosures == BOTH else self.enclosures
+        enclosures = self.enclosures
+        if self.network.coupled:  # a cell or a block has many layers, so the default depth is none
+            usual = Linear().depth
+            enclosures = tuple(
+                Linear(None, one.tilt) if isinstance(one, Linear) and one.depth == usual else one for one in enclosures
+            )
         guide = MethodGuide(choose, enclosures, self.start, name)
         hints: Hints
         if self.whole is not None:

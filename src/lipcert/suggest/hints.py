@@ -46,8 +46,6 @@ class Linear(Enclosure):
 
 BOTH: tuple[Enclosure, ...] = (Lipschitz(), Linear())
 """The default enclosures, intersected."""
-DEEP: tuple[Enclosure, ...] = (Lipschitz(), Linear(depth=None))
-"""Those of networks with softmax or products, in which a cell or a block has many layers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,7 +171,8 @@ class View:
     ahead : the next weight over what is kept, (m, k), or (count, m, k).
     neurons : (count, k), which neurons of the layer these are. None is all, in order.
     size : neurons of the layer.
-    form, network, center : in a network with couplings what the step is made of, and where; T is about the results.
+    form, network, values : in a network with couplings what the step is made of, and about where the values of all
+        hidden layers are; T is about the results.
     """
 
     index: int
@@ -186,7 +185,7 @@ class View:
     size: int
     form: Any = None
     network: Network | None = None
-    center: Array | None = None
+    values: Sequence[Array] = ()
 
     @property
     def variance(self) -> Array:
