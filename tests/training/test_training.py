@@ -190,6 +190,13 @@ def test_what_has_no_live_bound_is_refused(module: nn.Module, sentence: str) -> 
         local_bound(module, torch.zeros(1, 6), 0.1)
 
 
+def broken(value: float, module: nn.Module | None = None) -> nn.Module:
+    """One weight of the second layer has a value of its own."""
+    module = module or dense(nn.ReLU).double()
+    module[2].weight.data[0, 0] = value  # type: ignore[index]
+    return module
+
+
 def test_wrong_use() -> None:
     module, x = made("relu")
     with pytest.raises(lc.LipcertError, match="radius must be at least 0"):
@@ -199,6 +206,12 @@ def test_wrong_use() -> None:
     for labels in (torch.zeros(1, dtype=torch.long), torch.full((len(x),), 99)):
         with pytest.raises(lc.LipcertError, match="margins must be one label"):
             local_bound(module, x, 0.1, margins=labels)
+    with pytest.raises(lc.LipcertError, match="layer 2 is not finite"):
+        certified_margin_loss(broken(torch.nan), x, torch.zeros(3, dtype=torch.long), 0.1)
+    module = broken(1.0)
+    local_bound(module, x, 0.1)
+    with pytest.raises(lc.LipcertError, match="bound of a layer is not finite"):
+        local_bound(broken(1e200, module), x, 0.1)
     with pytest.raises(lc.LipcertError, match="share must lie"):
         growing(1.0, 10, share=0.0)
     with pytest.raises(lc.LipcertError, match="every must be at least 1"):

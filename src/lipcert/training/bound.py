@@ -174,6 +174,8 @@ class Bounds:
         S, head = self.S[index], weight * m  # (batch, next, n)
         G, open_ = head @ S, weight * (r > 0)
         direct = G @ head.mT
+        if not bool(torch.isfinite(direct).all()):
+            raise InvalidInput("the bound of a layer is not finite: its weights are too large, or not numbers")
         values, vectors = (part.to(S) for part in torch.linalg.eigh(_even(S * r * r.mT)))
         values = values[:, None, :].clamp_min(0.0)
         s, *ends = (

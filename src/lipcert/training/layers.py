@@ -186,6 +186,8 @@ class LiveModule:
         for index, segment in enumerate(self.segments):
             a, b = torch.randn(2, _POINTS, segment.width, generator=generator).to(segment.zero)
             f = [layers.affine(index, z) for z in (2.0 * a - b, a, b)]
+            if not bool(torch.isfinite(f[0]).all()):
+                raise UnreadableModel(f"layer {index + 1} is not finite: its weights are too large, or not numbers")
             if not torch.allclose(f[0], 2.0 * f[1] - f[2], rtol=1e-3, atol=1e-3 * float(f[0].abs().max())):
                 names = ", ".join(dict.fromkeys(name_of(node.target) for node in segment.way))
                 raise UnreadableModel(f"layer {index + 1} ({names}) is not affine; {_LIMITS}")
