@@ -131,7 +131,7 @@ def activate(S: Array, alpha: Array, beta: Array, hint: Array, signed: bool = Fa
     m, r = middles(alpha, beta)
     moving = (r > 0) & (signed | (np.diagonal(S, axis1=-2, axis2=-1) > 0))  # a neuron with S_ll = 0 does not move
     active = np.argsort(~moving, axis=-1, kind="stable")[:, : int(moving.sum(axis=-1).max(initial=0))]
-    on = _picked(moving, active)
+    on = picked(moving, active)
     P = Approx(S, symmetric=True).scaled(m, m)
     if not active.shape[-1]:
         none = np.zeros(active.shape)
@@ -204,7 +204,7 @@ def _open_block(S: Array, active: Array, moving: Array) -> tuple[Array, Array]:
     return rows, transpose(_rows(transpose(rows), active))
 
 
-def _picked(values: Array, which: Array) -> Array:
+def picked(values: Array, which: Array) -> Array:
     """Some of the values (count, n) of each region, (count, k)."""
     return values[:, which[0]] if len(which) == 1 else np.take_along_axis(values, which, -1)
 
@@ -231,11 +231,11 @@ def _factor(
 
     What happens to a region does not depend on the others of its stack.
     """
-    width = np.where(on, _picked(r, active), 0.0)
+    width = np.where(on, picked(r, active), 0.0)
     L, h, g = np.zeros(part.shape), np.zeros(width.shape), np.ones(width.shape)
     eye, left = Approx.diagonal(np.ones(part.shape[-1])), np.arange(len(width))
     for T in enlarged(hint, S, r, m):
-        g[left] = 1.0 / np.sqrt(np.clip(_picked(T, active)[left], LEAST, MOST))
+        g[left] = 1.0 / np.sqrt(np.clip(picked(T, active)[left], LEAST, MOST))
         h[left] = np.where(on[left], up(g[left] * width[left]), 0.0)
         some = h[left]
         core = eye - Approx(part[left], symmetric=True).scaled(some, some)

@@ -36,7 +36,7 @@ from lipcert.kernel.enclosures import BackSubstitution, activated, activated_end
 from lipcert.kernel.facts import Part
 from lipcert.kernel.neuron_bounds import slope_bounds
 from lipcert.kernel.norms import columns_times, ellipsoid_above, sound, start_gain
-from lipcert.kernel.step import Image, Step, activate, columns, low_rank_step
+from lipcert.kernel.step import Image, Step, activate, columns, low_rank_step, picked
 from lipcert.model.arrays import Array, Interval, Weight, frozen
 from lipcert.model.couplings import Coupling
 from lipcert.model.network import Network, Neurons
@@ -315,7 +315,7 @@ class Sweep:
         S, self.exponent = image.block(kept)
         self.weight = columns(ahead, kept)
         if kept is not None:
-            alpha, beta, kept = (*(np.take_along_axis(end, kept, -1) for end in (alpha, beta)), frozen(kept))
+            alpha, beta, kept = (*(picked(end, kept) for end in (alpha, beta)), frozen(kept))
         for seen in (S, self.exponent, alpha, beta):
             frozen(seen)  # a guide may look, not write
         view = View(index, S, self.exponent, alpha, beta, self.weight, kept, size)
