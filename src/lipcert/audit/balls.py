@@ -88,6 +88,11 @@ def floats(x: Balls) -> Array:
     return np.asarray(x, dtype=float)
 
 
+def floats_above(x: Balls) -> Array:
+    """Floats above numbers: the next ones after the nearest."""
+    return np.nextafter(floats(upper(x)), np.inf)
+
+
 def zeros(*shape: int) -> Balls:
     return np.full(shape, arb(0), dtype=object)
 

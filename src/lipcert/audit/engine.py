@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from lipcert.audit.balls import (
     dot,
     ellipsoid_norm,
     floats,
+    floats_above,
     hinted,
     hull,
     image,
@@ -93,6 +95,12 @@ class Layer:
         """The functions of all neurons, for those who know no couplings."""
         require(self.coupling is None, "there is no rule for what was asked of a network with products or softmax")
         return self.plain
+
+    @cached_property
+    def near(self) -> tuple[list[Array], list[Array]]:
+        """Floats near the weight and the bias, and at least how far off they are."""
+        parts = self.weight, self.bias
+        return [floats(x) for x in parts], [floats_above(size(x - balls(floats(x)))) for x in parts]
 
     def views(self, interval: Interval) -> list[View]:
         """Each elementwise function on its interval."""

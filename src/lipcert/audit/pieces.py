@@ -210,7 +210,7 @@ class Cover:
                 continue
             piece = replace(piece, inputs=piece.inputs.snug())
             if piece.node in self.cuts.nodes:
-                skipped = (piece.depth + 1) % _SKIPPED
+                skipped = self.smooth or (piece.depth + 1) % _SKIPPED
                 if skipped or not self.bounded or engine.relaxed(self.model, piece.inputs, piece.intervals) is not None:
                     todo += self.cuts.halves(piece)
                 continue

@@ -26,10 +26,10 @@ from lipcert.audit.balls import (
     both,
     corners,
     floats,
+    floats_above,
     induced_norm,
     largest,
     lower,
-    size,
     sizes_within,
     upper,
 )
@@ -46,11 +46,6 @@ _EPS, _TINY = 2.0**-40, 2.0**-1000
 def _up(x: Array) -> Array:
     """At least what sums and products of floats that are not negative would be without rounding."""
     return np.asarray(x * (1.0 + _EPS) + _TINY)
-
-
-def _above(x: Balls) -> Array:
-    """Floats above numbers: the next ones after the nearest."""
-    return np.nextafter(floats(upper(x)), np.inf)
 
 
 def norms_above(matrices: Array) -> Array:
@@ -139,10 +134,9 @@ class Taylor:
         rest = cut + whole[0] * other.rest + self.rest * (whole[1] + other.rest) + _EPS * whole[0] * whole[1]
         return Taylor(basis, terms, _up(rest))
 
-    def through(self, weight: Balls) -> Taylor:
-        """What a matrix makes of them, along the last axis."""
-        middle = floats(weight)
-        lost, whole = _above(size(weight - balls(middle))), self.sizes.sum(axis=0)
+    def through(self, middle: Array, lost: Array) -> Taylor:
+        """What matrices within ``lost`` of a middle make of them, along the last axis."""
+        whole = self.sizes.sum(axis=0)
         rest = (self.rest + _EPS * whole) @ np.abs(middle).T + (whole + self.rest) @ lost.T
         return Taylor(self.basis, self.terms @ middle.T, _up(rest))
 
@@ -165,7 +159,7 @@ class Expansion:
         d = len(inputs.center)
         self.basis = _basis(d)
         center = floats((inputs.lower + inputs.upper) / 2)
-        half = np.maximum(_above(inputs.upper - balls(center)), _above(balls(center) - inputs.lower))
+        half = np.maximum(floats_above(inputs.upper - balls(center)), floats_above(balls(center) - inputs.lower))
         self.half = np.maximum(half, half.max() * 2.0**-40 + 2.0**-500)  # a larger box is no mistake
         count, eye = len(self.basis.monomials), np.arange(d)
         z = Taylor(self.basis, np.zeros((count, d)), np.zeros(d))
@@ -175,10 +169,9 @@ class Expansion:
         self.intervals: list[Interval] = []
         self.empty = False
         for layer, interval in zip(model, [*known, None]):
-            bias = floats(layer.bias)
-            v, self.J = z.through(layer.weight).plus(bias), slopes.through(layer.weight)
-            v = replace(v, rest=_up(v.rest + _above(size(layer.bias - balls(bias)))))
-            self.v = v
+            (weight, bias), (lost, gone) = layer.near
+            v, self.J = z.through(weight, lost).plus(bias), slopes.through(weight, lost)
+            self.v = v = replace(v, rest=_up(v.rest + gone))
             if interval is None:
                 return
             interval = both(interval, v.ends())
@@ -216,7 +209,9 @@ def _activated(layer: Layer, v: Taylor, interval: Interval) -> tuple[Taylor, Tay
     assert layer.neurons is not None
     low, high = interval
     middle = floats((low + high) / 2)
-    half = np.maximum(_above(high - balls(middle)), _above(balls(middle) - low)) + 2.0**-200  # larger is no mistake
+    half = (
+        np.maximum(floats_above(high - balls(middle)), floats_above(balls(middle) - low)) + 2.0**-200
+    )  # larger is no mistake
     count = _DEGREE + 1
     nodes = np.cos((np.arange(count) + 0.5) * np.pi / count)
     at, fit = middle + np.multiply.outer(nodes, half), np.linalg.inv(np.vander(nodes, increasing=True))
@@ -232,7 +227,7 @@ def _activated(layer: Layer, v: Taylor, interval: Interval) -> tuple[Taylor, Tay
         slope, value = float((alpha + beta) / 2), f.value(m)
         steep = most([(beta - slope).upper(), (slope - alpha).upper()])
         found[:, :, k] = (float(value), slope, 0.0, 0.0), (slope, 0.0, 0.0, 0.0)
-        rests[:, k] = _above(np.array([steep * h + abs(value - float(value)), steep]))
+        rests[:, k] = floats_above(np.array([steep * h + abs(value - float(value)), steep]))
     power = step = v.plus(-middle)
     results = [step.times(a[1]).plus(a[0]) for a in found]
     for n in range(2, count):
@@ -244,6 +239,8 @@ def _activated(layer: Layer, v: Taylor, interval: Interval) -> tuple[Taylor, Tay
 
 _WIDTH, _ORDER, _LEAST_CELLS, _MOST_CELLS = 0.125, 12, 8, 64
 """Series begin at the multiples of a width, and have so many terms. An interval is cut into so many cells."""
+_KINKED = 3
+"""So many times more where formulas meet; trees of elu networks take 1.3 times the time without."""
 _BINOMIAL = np.array([[float(math.comb(j, k)) for j in range(_ORDER + 1)] for k in range(5)])
 
 
@@ -253,6 +250,7 @@ def remainders(f: Function, middle: Array, half: Array, polynomials: Array) -> A
     Cell by cell c ± w. Where a mark is on a cell, the formulas of both sides count on all of it.
     """
     count = int(np.clip(np.ceil(2.0 * half.max() / _WIDTH), _LEAST_CELLS, _MOST_CELLS))
+    count = count * _KINKED if len(f.formulas) > 1 else count
     c = middle + half * ((2.0 * np.arange(count)[:, None] + 1.0) / count - 1.0)
     w = np.broadcast_to(_up(half / count) + 2.0**-50 * (np.abs(middle) + half), c.shape)
     found, every = np.zeros((2, *c.shape)), np.broadcast_to(polynomials[:, :, None], (*polynomials.shape[:2], *c.shape))
@@ -282,7 +280,7 @@ class Series:
                 )
                 terms = [float(at[k]) for k in range(_ORDER)]
                 lost = sum((abs(at[k] - ball(x)) for k, x in enumerate(terms)), arb(0))
-                self.rows[place] = (*terms, *_above(np.array([lost, abs(on[_ORDER]), abs(on[5])])))
+                self.rows[place] = (*terms, *floats_above(np.array([lost, abs(on[_ORDER]), abs(on[5])])))
         return self.rows[place]
 
     def largest(self, c: Array, w: Array, away: Array, polynomials: Array) -> Array:

@@ -10,7 +10,7 @@ In norms other than ℓ2 the ellipsoid of a pass, columns, and an interval for e
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -52,9 +52,13 @@ def entries(network: Network, slopes: Sequence[Interval]) -> Array:
     weights, turned = [layer.weight for layer in network.layers], network.inputs > network.outputs
     if turned:
         weights, slopes = [weight.T for weight in weights[::-1]], slopes[::-1]
-    found = [np.concatenate([one.axes() for one in columns(weights, slopes, share)]) for share in _SHARES]
-    least = np.fmin.reduce(found)
+    least = _least(Image.axes, weights, slopes)
     return least if turned else least.T
+
+
+def _least(measure: Callable[[Image], Array], weights: Sequence[Weight], slopes: Sequence[Interval]) -> Array:
+    """What a measure says of each column, with the best of the shares."""
+    return np.fmin.reduce([np.concatenate([*map(measure, columns(weights, slopes, share))]) for share in _SHARES])
 
 
 def norm_bounds(sweep: Sweep) -> Array:
@@ -77,9 +81,10 @@ def interval_bounds(sweep: Sweep) -> Array:
 def _by_columns(sweep: Sweep, which: int) -> float:
     """The same for ℓ1 inputs and one region: the largest norm of a column."""
     slopes = [(alpha[which], beta[which]) for alpha, beta in sweep.slopes]
-    largest = 0.0
-    for image in columns([layer.weight for layer in sweep.network.layers], slopes):
+
+    def norm(image: Image) -> Array:
         S, exponent = image.block()
-        norms = up(np.ldexp(ellipsoid_above(S, sweep.norms.output), exponent))
-        largest = float(np.maximum(largest, norms.max()))  # NaN stays NaN, and proves nothing
-    return largest
+        return up(np.ldexp(ellipsoid_above(S, sweep.norms.output), exponent))
+
+    # NaN stays NaN, and proves nothing
+    return float(_least(norm, [layer.weight for layer in sweep.network.layers], slopes).max())
