@@ -439,23 +439,18 @@ class Lines:
         self.floor, self.roof = ends
 
 
-def suggested_lines(layer: Layer, interval: Interval, slopes: Interval, least_area: bool = True) -> Interval:
+def suggested_lines(layer: Layer, interval: Interval, slopes: Interval) -> Interval:
     """Slopes for the lower and the upper lines of a layer, for neurons with an open slope; any would do.
 
     Those of least area take long to find for smooth neurons, for which chords are hardly worse.
     """
     assert layer.neurons is not None
-    some = np.flatnonzero(slopes[0] < slopes[1])
-    if not some.size:
-        return slopes[0].copy(), slopes[0].copy()
-    low, high = (floats(end[some]) for end in interval)
-    neurons = layer.neurons.take(some)
+    found, some = (slopes[0].copy(), slopes[0].copy()), np.flatnonzero(slopes[0] < slopes[1])
+    (low, high), neurons = (floats(end[some]) for end in interval), layer.neurons.take(some)
     with np.errstate(all="ignore"):
-        if least_area or any(row.row.kinks or np.isfinite(row.row.period) for row, _ in neurons.groups):
+        told = ((neurons.value(high) - neurons.value(low)) / (high - low),) * 2
+        if any(row.row.kinks or np.isfinite(row.row.period) for row, _ in neurons.groups):
             told = suggested(neurons, (low, high))
-        else:
-            told = ((neurons.value(high) - neurons.value(low)) / (high - low),) * 2
-    found = slopes[0].copy(), slopes[0].copy()
     for line, slope in zip(found, told, strict=True):
         line[some] = balls(np.where(np.isfinite(slope), slope, 0.0))
     return found
@@ -567,7 +562,7 @@ def relaxed(model: Model, inputs: Inputs, intervals: list[Interval]) -> Trace | 
         for k in some:
             views[k] = layer.plain[k].on(low[k], high[k])
         slopes = slopes_of(views)
-        told = suggested_lines(layer, layer.first((low, high)), slopes, least_area=False)
+        told = suggested_lines(layer, layer.first((low, high)), slopes)
         trace.lines.append(Lines(views, slopes, *told))
         if layer.coupling is not None:
             trace.lines[-1].couple(layer.coupling, (low, high), layer.ends((low, high), views))
