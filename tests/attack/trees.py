@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -26,7 +27,7 @@ _MOST = 1.7e308
 
 def trees(rng: np.random.Generator, log: Log) -> None:
     """One network, one tree, verify."""
-    net, where, first = some(rng, _natural, _natural, _tiny, _sliver, _barely)(rng)
+    net, where, first = some(rng, _natural, _natural, _tiny, _sliver, _barely, _free, _free)(rng)
     cert = log.ask("lc.certify(net, region, lc.ClosedForm())", net=net, region=where) if rng.random() < 0.4 else None
     witness = steepest(net, where, rng, 10, perturbed=True)
     if cert is None:
@@ -85,12 +86,27 @@ def _barely(rng: np.random.Generator) -> Case:
     return net, lc.Box([-1.0], [edge]) if rng.random() < 0.5 else lc.Ball([edge - 0.25], 0.25), settled_tree([])
 
 
+def _free(rng: np.random.Generator) -> Case:
+    """All of space: the tree of a search with other multipliers, or any of the right signs for every leaf."""
+    count, row = int(rng.integers(1, 4)), some(rng, "relu", leaky(0.1), "abs", "hardtanh")
+    inner, where = [int(rng.integers(1, 4))] * int(rng.integers(2)), lc.Everywhere()
+    net = plain(rng, (int(rng.integers(1, 3)), count, *inner, 1), row)
+    if rng.random() < 0.5:
+        tree = settled_tree([(0, j, 0.0) for j in range(count)])
+        leaf, neuron = np.divmod(np.arange(count * 2**count), count)
+        weight = (2.0 * (leaf >> (count - 1 - neuron) & 1) - 1.0) * np.abs(rng.standard_normal(len(leaf)))
+        return net, where, replace(tree, void=np.flatnonzero(tree.layer == LEAF)[leaf], neuron=neuron, weight=weight)
+    found = lc.certify(net, where, lc.Split(lc.ClosedForm(), np.inf, pieces=30)).tree or settled_tree([])
+    flips = rng.choice([1.0, 1.0, -1.0, extreme(rng, -60, 60)], found.weight.shape)
+    return net, where, replace(found, weight=found.weight * flips, void=rng.permutation(found.void))
+
+
 def random_tree(rng: np.random.Generator, net: Network, where: Region) -> Tree:
     """A tree of a few random cuts."""
     count = 2 * int(some(rng, 0, 0, 1, 1, 2, 5)) + 1
     layer, index = np.full(count, LEAF), np.zeros(count, dtype=int)
     value, child = np.zeros(count), np.zeros(count, dtype=int)
-    (low, high), open_ = _box(where), [0]
+    (low, high), open_ = _box(where, net.inputs), [0]
     for after in range(1, count, 2):
         node = open_.pop(int(rng.integers(len(open_))))
         child[node] = after
@@ -127,10 +143,11 @@ def settled_tree(cuts: Sequence[tuple[int, int, float]]) -> Tree:
     )
 
 
-def _box(where: Region) -> tuple[Array, Array]:
+def _box(where: Region, inputs: int) -> tuple[Array, Array]:
     if isinstance(where, Box):
         return where.lower, where.upper
-    assert isinstance(where, Ball)
+    if not isinstance(where, Ball):
+        return np.full(inputs, -10.0), np.full(inputs, 10.0)
     low, high = where.center - where.radius, where.center + where.radius
     if where.clip is not None:
         low, high = np.maximum(low, where.clip.lower), np.minimum(high, where.clip.upper)

@@ -78,7 +78,7 @@ class Split(Anytime):
     seconds
         How long the whole may take, proof included.
     tolerance
-        Stop when upper/lower ≤ 1 + tolerance.
+        Stop when upper/lower ≤ 1 + tolerance; default: 0.05, and 1e-6 over all of space, where the search ends.
     pieces
         Stop after so many pieces, or a few more; None is no limit. Unlike time, it does not depend on the machine.
         ``sensitivity`` takes so many for each entry.
@@ -86,8 +86,12 @@ class Split(Anytime):
 
     method: Method = field(default_factory=lambda: Joint(seconds=5.0))
     seconds: float = 60.0
-    tolerance: float = 0.05
+    tolerance: float | None = None
     pieces: int | None = None
+
+    def gap(self, region: Region) -> float:
+        """The tolerance for a region."""
+        return (0.05 if region.bounded else 1e-6) if self.tolerance is None else self.tolerance
 
     def candidates(self, problem: Problem, start: Candidate) -> Iterator[Candidate]:
         """What the method for the whole region finds, then the pieces."""
@@ -230,7 +234,7 @@ class _Search:
         began = before = time.perf_counter()
         pace = 0.0
         while self.open and now.allows(pace) and cover.pieces < most:
-            enough = max(self.lower * (1.0 + limits.tolerance), VANISHING)
+            enough = max(self.lower * (1.0 + limits.gap(self.region)), VANISHING)
             if self.upper <= enough:
                 return
             batch = [cover.leaf(node) for node in self.worst()]

@@ -114,7 +114,7 @@ class _Work:
             n = network.outputs
             least = _ROUNDED * float(np.abs(lower).max()) + VANISHING
             scale = np.tile(np.maximum(lower[:n] + lower[n:], least), 2)
-            search = RowSearch(network, region, values, lower, scale, _SIDE * split.tolerance)
+            search = RowSearch(network, region, values, lower, scale, _SIDE * split.gap(region))
             cover = Cover(OutputRows(network, region, self.proofs[-1].sweeps))
             self.pieces = len(self.proofs) - 1, cover
             search.run(cover, np.inf if split.pieces is None else split.pieces)

@@ -148,7 +148,7 @@ class _Work:
         values = partial(entry_sizes, network)
         lower = attained(self.region, values)
         scale = np.maximum(lower, max(_SMALL * float(lower.max()), VANISHING))
-        search = RowSearch(network, self.region, values, lower, scale, split.tolerance)
+        search = RowSearch(network, self.region, values, lower, scale, split.gap(self.region))
         bounding = JacobianEntries(network, self.region, self.proofs[-1].sweeps)
         rest = (_PAIRED if bounding.curved else 1.0 - _PIECES) * max(clock().left, 0.0)
         with clock().keeping(rest if np.isfinite(rest) else 0.0):
