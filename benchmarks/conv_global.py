@@ -2,6 +2,7 @@
 
 Run: python benchmarks/conv_global.py                  (two minutes; nothing is written)
      python benchmarks/conv_global.py --large 64 16 224  (channels, layers, image; minutes)
+     python benchmarks/conv_global.py --imagenet 224     (ResNet-18 and ResNet-50; minutes)
 
 The kernels are read from c8x2.npz, c8x4.npz and c16x16.npz in data/conv beside the repository (--data says where). Each
 bound is proved, and each certificate is verified again; seconds are those of certify, by the clock and of the
@@ -11,6 +12,7 @@ processor, and those of the processor for verify. The exit code is 1 if a bound 
 from __future__ import annotations
 
 import argparse
+import resource
 import sys
 import time
 from pathlib import Path
@@ -18,6 +20,7 @@ from pathlib import Path
 import numpy as np
 
 import lipcert as lc
+from lipcert.model.network import Neurons
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "conv"
 LIMITS = {"c8x2": 7.65, "c8x4": 27.6, "c16x16": 830.0}
@@ -78,6 +81,75 @@ def resnet(random: np.random.Generator, blocks: int = 3) -> lc.Network:
     return lc.conv_stack(kernels, (32, 32), rows, stride=strides, padding=1, head=head)
 
 
+def imagenet(random: np.random.Generator, counts: tuple[int, ...], bottleneck: bool, image: int) -> lc.Network:
+    """ResNet-18 or ResNet-50 as for ImageNet, random weights: stem, max pool, four stages, average and dense head."""
+    layers: list[tuple[np.ndarray, tuple[int, int], tuple[int, int], int]] = []  # kernel, stride, padding, relus
+
+    def add(taken: np.ndarray, relus: int, stride: tuple[int, int] = (1, 1)) -> None:
+        layers.append((taken, stride, (taken.shape[2] // 2, taken.shape[3] // 2), relus))
+
+    def seen(taken: np.ndarray, merged: np.ndarray) -> np.ndarray:
+        return np.einsum("oiyx,ij->ojyx", taken, merged)
+
+    def beside(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+        """One kernel of the same window for both results; a kernel of one tap counts in the middle."""
+        wide = np.zeros((*other.shape[:2], *one.shape[2:]))
+        wide[:, :, one.shape[2] // 2, one.shape[3] // 2] = other[:, :, 0, 0]
+        return np.concatenate([one, wide])
+
+    def point(matrix: np.ndarray) -> np.ndarray:
+        return matrix[:, :, None, None]
+
+    add(kernel(random, 64, 3, 7), 64, (2, 2))
+    eye, none, merged = np.eye(64), np.zeros((64, 64)), np.eye(64)
+    for axis in (3, 2):  # max(a, b, c) along an axis: b + relu(a - b) and c, then again
+        taps = [np.vstack([eye, none, none]), np.vstack([-eye, eye, none]), np.vstack([none, none, eye])]
+        add(seen(np.stack(taps, 2)[:, :, None] if axis == 3 else np.stack(taps, 2)[..., None], merged), 64,
+            (1, 2) if axis == 3 else (2, 1))  # fmt: skip
+        add(point(np.block([[eye, eye, -eye], [none, none, eye]])), 64)
+        merged = np.hstack([eye, eye])
+    channels = 64
+    for stage, count in enumerate(counts):
+        width = 64 * 2**stage
+        outer = 4 * width if bottleneck else width
+        for block in range(count):
+            step = (2, 2) if stage and not block else (1, 1)
+            skip = point(np.eye(channels)) if outer == channels else kernel(random, outer, channels, 1)
+            if bottleneck:
+                carried = np.hstack([np.zeros((channels, width)), np.eye(channels)])
+                add(seen(np.concatenate([kernel(random, width, channels, 1), point(np.eye(channels))]), merged), width)
+                first = seen(kernel(random, width, width), np.eye(width, width + channels))
+                add(beside(first, seen(skip, carried)), width, step)
+                last = 0.3 * kernel(random, outer, width, 1)
+            else:
+                add(seen(beside(kernel(random, width, channels), skip), merged), width, step)
+                last = 0.3 * kernel(random, outer, width)
+            joined = np.zeros((outer, outer, *last.shape[2:]))
+            joined[:, :, last.shape[2] // 2, last.shape[3] // 2] = np.eye(outer)
+            add(np.concatenate([last, joined], axis=1), outer)
+            merged, channels = np.eye(outer), outer
+    places: tuple[int, ...] = (image, image)
+    linear, activations = [], []
+    for taken, stride, padding, relus in layers:
+        linear.append(lc.Convolution.of(taken, places, stride, padding))
+        places, size = linear[-1].places, linear[-1].shape[0]
+        cut = relus * places[0] * places[1]
+        groups = [(lc.activation("relu"), np.arange(cut)), (lc.activation("identity"), np.arange(cut, size))]
+        activations.append(Neurons(size, tuple(groups[: 1 + (cut < size)])))
+    pixels = places[0] * places[1]
+    head = np.repeat(random.standard_normal((1000, channels)) / np.sqrt(channels), pixels, axis=1) / pixels
+    return lc.Network.from_weights([*linear, head], activation=activations)
+
+
+def product(name: str, network: lc.Network) -> None:
+    """The product of norms, proved."""
+    started = time.process_time()
+    bound = lc.certify(network, None, lc.published.Trivial()).bound
+    took, peak = time.process_time() - started, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+    widest = max(network.sizes)
+    print(f"{name:>12} {widest:>9,} {'norms':>11} {bound:>12.6g} {'':8} {took:>9.2f}   {peak:.2f} GB", flush=True)
+
+
 def show(name: str, network: lc.Network, methods: tuple[object, ...], limit: float = np.inf) -> bool:
     """One line per method; whether a bound of Joint is above the limit."""
     above = False
@@ -102,10 +174,18 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--large", type=int, nargs=3, metavar=("CHANNELS", "LAYERS", "IMAGE"))
+    parser.add_argument("--imagenet", type=int, metavar="IMAGE", help="ResNet-18 and ResNet-50, images of that size")
     parser.add_argument("--shapes", action="store_true", help="only the VGG- and the ResNet-shaped network")
     asked = parser.parse_args()
     print(f"{'stack':>12} {'widest':>9} {'method':>11} {'bound':>12} {'seconds':>8} {'processor':>9} {'verify':>8}")
     random, above = np.random.default_rng(0), False
+    if asked.imagenet:
+        for name, counts, bottleneck in (("ResNet-18", (2, 2, 2, 2), False), ("ResNet-50", (3, 4, 6, 3), True)):
+            network = imagenet(random, counts, bottleneck, asked.imagenet)
+            product(name, network)
+            if asked.imagenet <= 64 and not bottleneck:
+                show(name, network, METHODS[:1])
+        return 0
     if asked.large:
         channels, layers, image = asked.large
         kernels = [kernel(random, channels, channels if k else 3) for k in range(layers)]

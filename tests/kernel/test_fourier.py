@@ -16,7 +16,8 @@ from lipcert.kernel import fourier
 from lipcert.kernel.arithmetic import largest_eigenvalue_above
 from lipcert.kernel.fourier import Torus, by_channel, prove_symbols, torus_of
 from lipcert.kernel.neuron_bounds import all_slopes
-from lipcert.methods.fourier import FourierChain, closed_form
+from lipcert.methods import fourier as search
+from lipcert.methods.fourier import FourierChain, FourierSearch, closed_form
 from lipcert.model.arrays import Array
 from lipcert.model.convolution import Convolution
 from lipcert.model.network import Network
@@ -272,3 +273,12 @@ def test_certificates_store_one_multiplier_per_channel(tmp_path: Path) -> None:
         <= lc.certify(network, method=lc.Scalar()).bound
         <= lc.certify(network, method=lc.ClosedForm()).bound
     )
+
+
+def test_stacks_of_too_much_work_get_the_product_of_norms(monkeypatch: pytest.MonkeyPatch) -> None:
+    network = stack({"shapes": [(8, 2, 3, 3), (8, 8, 3, 3), (4, 8, 3, 3)], "image": (10, 10)})
+    assert FourierSearch.of(network, lc.ClosedForm()) is not None
+    for name, limit in (("_LONGEST", 1.0), ("available_memory", lambda: 1000)):
+        with monkeypatch.context() as patch:
+            patch.setattr(search, name, limit)
+            assert FourierSearch.of(network, lc.ClosedForm()) is None

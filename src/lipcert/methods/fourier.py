@@ -24,6 +24,7 @@ from lipcert.methods.split import Auto
 from lipcert.model.arrays import Array, Interval, dense
 from lipcert.model.network import Network
 from lipcert.runtime.clock import OutOfTime, clock
+from lipcert.runtime.machine import available_memory
 from lipcert.suggest.hints import Hints, LayerReport
 
 _WORK = 6e9
@@ -32,6 +33,8 @@ _FEWEST = 64
 """Frequencies that are used in any case."""
 _STEP = 0.1
 """Weight of a step's barrier, for as many eigenvalues as the last matrices have."""
+_LONGEST = 4e13
+"""Operations at all frequencies from which the product of norms has to do: ResNet-18 with 4e12 takes a minute."""
 _NARROW = 512
 """Up to so many neurons in the widest convolution, matrices of whole layers are no more work, and tighter."""
 _TALLEST = 4096
@@ -371,12 +374,19 @@ def _convolution(torus: Torus, index: int, levels: list[Array]) -> Map:
 
 def spread_out(torus: Torus, more: int = 1) -> Array:
     """Frequencies to use: all, or evenly spread ones, ``more`` times as many as usual."""
-    count, work = len(torus.frequencies()[0]), 0.0
+    count = len(torus.frequencies()[0])
+    several = more * int(max(_WORK / _costs(torus)[0], _FEWEST))
+    return np.unique(np.linspace(0, count - 1, min(several, count)).round().astype(int))
+
+
+def _costs(torus: Torus) -> tuple[float, float]:
+    """Operations of a value with its gradient, and bytes of the maps, for one frequency of the last torus."""
+    work = room = 0.0
     for convolution, size in zip(torus.convolutions, torus.sizes[1:], strict=True):
         aliases = float(np.prod(size)) / float(np.prod(torus.sizes[-1]))
         work += 100.0 * aliases * max(convolution.outputs, convolution.channels) ** 3
-    several = more * int(max(_WORK / work, _FEWEST))
-    return np.unique(np.linspace(0, count - 1, min(several, count)).round().astype(int))
+        room += 32.0 * aliases * convolution.outputs * convolution.channels
+    return work, room
 
 
 @dataclass(frozen=True, eq=False)
@@ -399,6 +409,11 @@ class FourierSearch:
         rest = network.layers[len(torus.convolutions) :]
         widest = max(layer.size for layer in network.layers[: len(torus.slopes)])
         if widest <= _NARROW or (rest and max(layer.size for layer in rest) > min(_TALLEST, widest - 1)):
+            return None
+        work, room = _costs(torus)
+        if work * len(torus.frequencies()[0]) > _LONGEST or 4.0 * room * len(spread_out(torus)) > (
+            available_memory() or np.inf
+        ):
             return None
         slopes = [*torus.slopes, *(all_slopes(layer.neurons) for layer in rest[:-1] if layer.neurons is not None)]
         return FourierSearch(network, torus, tuple(slopes), FourierChain(network, torus, slopes))
