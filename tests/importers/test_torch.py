@@ -65,6 +65,10 @@ def test_single_precision_modules_are_read_exactly() -> None:
     assert np.array_equal(network.layers[0].weight, module[0].weight.detach().numpy().astype(float))
 
 
+def test_a_module_without_parameters_has_the_precision_that_it_computes_in() -> None:
+    assert lc.load(fn(lambda x: x @ torch.ones(4, 2)).eval(), input_shape=(4,))(np.ones(4)).tolist() == [4.0, 4.0]
+
+
 def test_training_mode_is_refused() -> None:
     with pytest.raises(lc.UnreadableModel, match=r"training mode .*call module\.eval\(\)"):
         lc.load(nn.Sequential(nn.Linear(2, 2), nn.Dropout()))

@@ -222,6 +222,20 @@ READ: dict[str, Case] = {
         left=rows(5, 5),
     ),
     "einsum": wrapped(einsums, (3, 4), heads=rows(2, 4, 3), last=rows(2, 18), stacked=rows(2, 1, 4, 2)),
+    "other names of the same": calls(
+        lambda x: (
+            torch.subtract(torch.multiply(x, 2.0), torch.negative(x).absolute()).divide(3.0).clip(-1.0, 2.0)
+            + torch.rsub(x, 1.0).fliplr().arctan()
+            + torch.hstack([x[:, 1:], x[:, :1]])
+        )
+    ),
+    "taken apart by PyTorch": calls(
+        lambda x: (
+            torch.addcmul(x, x, torch.arange(4.0).to(x), value=0.5).diag_embed().tril().flatten(1)
+            + torch.trapezoid(x)[:, None]
+            + torch.kron(x, torch.ones(1, 4).to(x))
+        )
+    ),
     "sizes and loops": calls(loops, (3, 2)),
     "masks": calls(masks),
     "nested masks": calls(nested),
@@ -434,17 +448,22 @@ REFUSED: dict[str, tuple[Any, tuple[int, ...], str]] = {
     "threshold": (nn.Threshold(0.2, 0.0), (4,), "jumps from 0.0 to 0.2"),
     "softplus": (nn.Softplus(threshold=1.0), (4,), "at its threshold of 1.0 it jumps by 0.37; give a threshold of 20"),
     "silent choice": (lambda x: torch.where(x > 0, x, torch.where(x < -1, -x, 0 * x)), (4,), "4 operations have no"),
-    "normalised": (lambda x: F.normalize(x, dim=1), (4,), "unknown operation|divides by a value"),
     "elu": (nn.ELU(-1.0), (4,), "1e-6 <= alpha"),
     "ceil": (nn.AvgPool1d(2, ceil_mode=True), (1, 4), "ceil_mode together with count_include_pad"),
     "choice": (lambda x: torch.where(x > 0, x, 0.1 * x), (4,), "2 operations have no exact translation"),
     "comparison": (lambda x: x * (x > 0), (4,), "gt of shape .*it jumps where its operand"),
     "four sorted": (lambda x: x.sort(-1)[0], (4,), "only the sorting of pairs"),
-    "x⁴": (lambda x: x**4, (4,), "of powers only 1, 2, 3"),
     "positions": (positions, (4,), "positions of sorted values"),
     "only positions": (lambda x: x[:, :2].sort(-1).indices, (4,), "positions of sorted values|rounds|float"),
     "mask of values": (lambda x: x[x > 0], (4,), "which elements it takes depends on their values"),
     "bicubic": (lambda x: F.interpolate(x[None, None], scale_factor=2.0, mode="bicubic"), (4,), "interpolations only"),
+    "grid": (
+        lambda x: F.grid_sample(x, torch.zeros(1, 2, 2, 2).to(x)),
+        (1, 3, 4),
+        "grid_sampler_2d .*unknown operation; load",
+    ),
+    "another norm": (lambda x: x.norm(p=3, dim=1), (4,), "of norms only that of order 2"),
+    "an odd power": (lambda x: x**7, (4,), "of powers only 1, 2, 3.* and even ones"),
     "bilinear": (lambda x: F.interpolate(x, (6, 8), mode="bilinear"), (1, 3, 4), "only nearest is read; a transposed"),
     "several ends": (lambda x: (x, x), (4,), "returns a tuple"),
     "an axis of a number": (lambda x: x.sum().mean(0).reshape(1), (4,), "mean of shape .*: it is called in an"),

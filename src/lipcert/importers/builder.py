@@ -413,12 +413,12 @@ class Builder:
         return self.activate(self.scale(x, (6.0 * Precise.of(slope)).reciprocal()), "hardsigmoid")
 
     def power(self, x: Tensor, exponent: Any) -> Tensor:
-        """x, x², x³, √x, and one over x, √x or x²."""
-        if np.ndim(exponent) or float(exponent) not in (1.0, *_POWERS, -2.0):
-            raise Unsupported(f"of powers only {', '.join(f'{p:g}' for p in (1.0, *_POWERS, -2.0))} are known")
-        if float(exponent) == -2.0:
-            return self.activate(self.activate(x, "square"), "reciprocal")
-        return x if float(exponent) == 1.0 else self.activate(x, _POWERS[float(exponent)])
+        """x, x², x³, √x, one over them, and such powers of squares."""
+        if np.ndim(exponent) == 0 and float(exponent) in (1.0, *_POWERS):
+            return x if float(exponent) == 1.0 else self.activate(x, _POWERS[float(exponent)])
+        if np.ndim(exponent) or float(exponent) == 0.0 or float(exponent) % 2.0:
+            raise Unsupported(f"of powers only {', '.join(f'{p:g}' for p in (1.0, *_POWERS))} and even ones are known")
+        return self.power(self.activate(x, "square"), float(exponent) / 2.0)
 
     def clamp(self, x: Tensor, low: float | None, high: float | None) -> Tensor:
         """Values held between two limits, either of which may be missing."""

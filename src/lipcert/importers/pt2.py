@@ -24,14 +24,25 @@ try:
 except ImportError:  # pragma: no cover - depends on the installation
     raise LipcertError('reading PyTorch models needs PyTorch: pip install "lipcert[torch]"') from None
 
-from lipcert.importers.torch import APART, read_module, silent
-from lipcert.importers.torch_ops import ARRANGING, HANDLERS, MISSING, SHAPES
+from lipcert.importers.torch import read_module, silent
+from lipcert.importers.torch_ops import KNOWN, name_of
 
 _NUMBERS: Final = r"data/(weights/weight|constants/tensor)_\d+|archive_format|archive_version|byteorder|\.data/\w+"
 _CONFIGS: Final = r"data/(weights|constants)/model_(weights|constants)_config\.json"
 _CONTAINERS: Final = (None, "builtins.tuple", "builtins.list", "builtins.dict")
-_MADE = ("zeros", "ones", "full", "arange", "eye", "linspace", "scalar_tensor", "_weight_norm", "norm", "sqrt")
-_KNOWN: Final = {*HANDLERS, *ARRANGING, *SHAPES, *MISSING, *APART, *_MADE, "_assert_tensor_metadata", "lift_fresh_copy"}
+_MADE = (
+    "zeros",
+    "ones",
+    "full",
+    "arange",
+    "eye",
+    "linspace",
+    "scalar_tensor",
+    "_weight_norm",
+    "norm",
+    "lift_fresh_copy",
+)
+_KNOWN: Final = {*KNOWN, *map(name_of, torch.export.default_decompositions()), *_MADE}
 """Operations that only compute: others, such as reading a file, are never run."""
 
 

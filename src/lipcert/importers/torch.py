@@ -32,7 +32,7 @@ except ImportError:  # pragma: no cover - depends on the installation
     raise LipcertError('reading PyTorch models needs PyTorch: pip install "lipcert[torch]"') from None
 
 from lipcert.importers import torch_checks as checks
-from lipcert.importers.torch_ops import ACTIVATIONS, TorchBuilder, array, bound, name_of, translate
+from lipcert.importers.torch_ops import ACTIVATIONS, KNOWN, TorchBuilder, array, bound, name_of, translate
 
 _MANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 _SOFTMAX = ("softmax", "_softmax", "log_softmax", "_log_softmax")
@@ -120,9 +120,9 @@ class _Given(torch.nn.Module):
 
 
 def _dtypes(module: torch.nn.Module) -> list[torch.dtype]:
-    """The types of numbers among parameters and buffers, the widest first; double where there are none."""
+    """The types of numbers among parameters and buffers, the widest first; all where there are none."""
     kinds = {value.dtype for value in (*module.parameters(), *module.buffers())}
-    return [kind for kind in (torch.float64, torch.float32) if kind in kinds] or [torch.float64]
+    return [kind for kind in (torch.float64, torch.float32) if kind in kinds] or [torch.float64, torch.float32]
 
 
 def _chosen(result: Any, name: str | int) -> Any:
@@ -285,20 +285,20 @@ def _advice(module: torch.nn.Module) -> str:
     )
 
 
-_CELLS = ("rnn_tanh", "rnn_relu", "lstm", "gru")
-APART = (*_CELLS, *(f"{cell}_cell" for cell in _CELLS), "einsum", "outer", "bilinear", "glu")
-"""Operations that PyTorch writes with simpler ones."""
-
-
 def functional(program: Any, harmless: Sequence[str] = ("detach_",)) -> Any:
-    """The program without operations in place, and with some taken apart; all else stays whole."""
-    targets = [node.target for node in program.graph.nodes if node.op == "call_function"]
-    apart = [target for target in targets if name_of(target) in APART]
-    written = [t for t in targets if getattr(getattr(t, "_schema", None), "is_mutable", False)]
-    if not apart and all(name_of(target) in harmless for target in written):
+    """The program without operations in place; those that have no meaning of their own here PyTorch takes apart."""
+    reached: dict[fx.Node, Any] = {}  # what depends on the input → its operation
+    written = False
+    for node in program.graph.nodes:
+        if node.name in program.graph_signature.user_inputs or any(n in reached for n in node.all_input_nodes):
+            reached[node] = node.target
+        mutable = getattr(getattr(node.target, "_schema", None), "is_mutable", False)
+        written = written or (mutable and name_of(node.target) not in harmless)
+    unknown = {t for n, t in reached.items() if n.op == "call_function" and name_of(t) not in (*KNOWN, *harmless)}
+    if not written and not unknown - {operator.getitem}:
         return program
-    table = torch.export.default_decompositions() if apart else {}
-    return program.run_decompositions({target: table[target] for target in apart})
+    table = torch.export.default_decompositions()
+    return program.run_decompositions({target: table[target] for target in unknown if target in table})
 
 
 def _shape(node: fx.Node, first: int = 0) -> tuple[int, ...] | None:
@@ -391,7 +391,8 @@ def _call(build: TorchBuilder, node: fx.Node, values: Mapping[fx.Node, Any]) -> 
         return [result]
 
     build.unit = 2.0**-24 if own == torch.float32 else 2.0**-53
-    return build.step(_source(node), name_of(node.target), [shape], leaves, read)[0]
+    whole = node.meta.get("original_aten", node.target)  # of which the operation may be a part
+    return build.step(_source(node), name_of(whole), [shape], leaves, read)[0]
 
 
 def _constant(node: fx.Node, args: Any, kwargs: Any) -> Any:

@@ -195,11 +195,10 @@ def _rrelu(b: Builder, x: Tensor, lower: float, upper: float, training: bool) ->
     return b.activate(_dropout(b, x, train=training), "leaky_relu", negative_slope=(lower + upper) / 2)
 
 
-_ROWS = "relu leaky_relu relu6 celu selu sigmoid tanh silu mish hardswish arctan sin cos erf softshrink"
-_OTHER_NAMES = {"atan": "arctan", "special_expit": "sigmoid", "special_erf": "erf"}
-
+_ROWS = "relu leaky_relu relu6 celu selu sigmoid tanh silu mish hardswish sin cos erf softshrink"
 ACTIVATIONS: Final[Mapping[str, Handler]] = {
-    **{name: _row(_OTHER_NAMES.get(name, name)) for name in (*_ROWS.split(), *_OTHER_NAMES)},
+    **{name: _row(name) for name in _ROWS.split()},
+    "atan": _row("arctan"),
     **dict.fromkeys(("prelu", "_prelu_kernel"), _prelu),
     "rrelu": _rrelu,
     "hardtanh": lambda b, x, **ends: (
@@ -212,7 +211,7 @@ ACTIVATIONS: Final[Mapping[str, Handler]] = {
     "square": lambda b, x: b.power(x, 2),
     "threshold": _threshold,
     "log_sigmoid": lambda b, x: b.scale(b.activate(b.scale(x, -1.0), "softplus"), -1.0),
-    **dict.fromkeys(("abs", "absolute"), lambda b, x: b.activate(x, "leaky_relu", negative_slope=-1.0)),
+    "abs": lambda b, x: b.activate(x, "leaky_relu", negative_slope=-1.0),
     **dict.fromkeys(("clamp", "clip", "clamp_min", "clamp_max"), _clamp),
     **dict.fromkeys(("dropout", "alpha_dropout", "feature_dropout", "feature_alpha_dropout"), _dropout),
 }
@@ -243,6 +242,22 @@ def _over_axes(sign: float, b: Builder, x: Tensor, dim: Any = (), keepdim: bool 
 def _mean(total: bool, b: Builder, x: Tensor, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
     axes = None if dim is None or np.size(dim) == 0 else [int(a) for a in np.atleast_1d(dim)]
     return b.mean(x, axes, keepdim, total)
+
+
+def _variance(
+    root: bool, b: Builder, x: Tensor, dim: Any = None, correction: Any = None, keepdim: bool = False, unbiased: Any = 1
+) -> Tensor:
+    axes = np.atleast_1d(dim).tolist() if np.size(dim) and dim is not None else range(len(x.shape))
+    moved, divisor = b.add(x, b.mean(x, axes, True), -1.0), unbiased if correction is None else correction
+    count = np.asarray(float(np.prod([x.shape[axis] for axis in axes]) - divisor))
+    found = b.divide(b.mean(b.power(moved, 2), axes, keepdim, total=True), count)
+    return b.activate(found, "sqrt") if root else found
+
+
+def _length(b: Builder, x: Tensor, ord: float, keepdim: bool, dim: Any = None, **_: Any) -> Tensor:
+    if ord != 2:
+        raise Unsupported("of norms only that of order 2 is known")
+    return b.activate(_mean(True, b, b.power(x, 2), dim, keepdim), "sqrt")
 
 
 def _cumsum(b: Builder, x: Tensor, dim: int, dtype: Any = None) -> Tensor:
@@ -328,14 +343,15 @@ _RANKS = (1, 2, 3)
 HANDLERS: Final[Mapping[str, Handler]] = {
     **ACTIVATIONS,
     "sort": _with_positions(lambda b, x, dim, descending, stable=False: b.sort(x, dim, descending)),
+    **dict.fromkeys(("expm1", "special_expm1"), lambda b, x: b.scale(b.activate(x, "exp"), 1.0, -1.0)),
+    **dict.fromkeys(("log1p", "special_log1p"), lambda b, x: b.activate(b.scale(x, 1.0, 1.0), "log")),
+    "logsumexp": lambda b, x, dim, keepdim: b.activate(_mean(True, b, b.activate(x, "exp"), dim, keepdim), "log"),
     "pow": lambda b, x, exponent: b.power(x, exponent),
     "add": lambda b, x, other, alpha: b.add(x, other, float(alpha)),
-    **dict.fromkeys(("sub", "subtract"), lambda b, x, other, alpha: b.add(x, other, -float(alpha))),
-    "rsub": lambda b, x, other, alpha: b.add(other, b.multiply(x, np.asarray(alpha)), -1.0),
-    **dict.fromkeys(("mul", "multiply"), lambda b, x, other: b.multiply(x, other)),
-    **dict.fromkeys(("div", "divide", "true_divide"), _div),
-    **dict.fromkeys(("neg", "negative"), lambda b, x: b.scale(x, -1.0)),
-    "lerp": lambda b, x, end, weight: b.add(x, b.multiply(b.add(end, x, -1.0), np.asarray(weight))),
+    "sub": lambda b, x, other, alpha: b.add(x, other, -float(alpha)),
+    "mul": lambda b, x, other: b.multiply(x, other),
+    "div": _div,
+    "neg": lambda b, x: b.scale(x, -1.0),
     **dict.fromkeys(("maximum", "max"), partial(_extreme, 1.0)),
     **dict.fromkeys(("minimum", "min"), partial(_extreme, -1.0)),
     "amax": partial(_over_axes, 1.0),
@@ -343,13 +359,16 @@ HANDLERS: Final[Mapping[str, Handler]] = {
     "mean": partial(_mean, False),
     "sum": partial(_mean, True),
     "cumsum": _cumsum,
+    "var": partial(_variance, False),
+    "std": partial(_variance, True),
+    "linalg_vector_norm": _length,
     "where": lambda b, condition, self, other: _chosen(b, condition, self, other),
     "masked_fill": lambda b, x, mask, value: _chosen(b, mask, value, x),
     "fill": lambda b, x, value: b.spread(b.tensor(value if isinstance(value, Tensor) else np.asarray(value)), x.shape),
     "linear": _linear,
     **dict.fromkeys(("matmul", "mm", "mv", "bmm", "dot", "vdot"), lambda b, x, **other: b.matmul(x, *other.values())),
     **dict.fromkeys(
-        ("addmm", "addmv", "baddbmm"),
+        ("addmm", "addmv"),
         lambda b, x, beta, alpha, **two: b.add(
             b.multiply(x, np.asarray(beta)), b.scale(b.matmul(*two.values()), alpha)
         ),
@@ -397,12 +416,21 @@ ARRANGING: Final = frozenset(
     {
         *("view", "reshape", "_unsafe_view", "flatten", "unflatten", "ravel", "view_as", "reshape_as"),
         *("squeeze", "unsqueeze", "permute", "transpose", "swapaxes", "swapdims", "movedim", "moveaxis"),
-        *("t", "numpy_T", "mT", "flip", "fliplr", "flipud", "roll", "rot90", "expand", "expand_as", "broadcast_to"),
+        *("t", "numpy_T", "mT", "flip", "roll", "rot90", "expand", "expand_as", "broadcast_to"),
         *("repeat", "tile", "repeat_interleave", "slice", "narrow", "select", "index_select", "index", "take"),
-        *("split", "split_with_sizes", "tensor_split", "chunk", "unbind", "diagonal", "unfold", "gather"),
+        *(
+            "split",
+            "split_with_sizes",
+            "tensor_split",
+            "chunk",
+            "unbind",
+            "diagonal",
+            "unfold",
+            "gather",
+            "broadcast_tensors",
+        ),
         *("unsafe_split", "unsafe_split_with_sizes", "unsafe_chunk", "index_put", "copy", "channel_shuffle"),
-        *("cat", "concat", "concatenate", "stack", "hstack", "vstack", "select_scatter", "slice_scatter"),
-        *("pixel_shuffle", "pixel_unshuffle"),
+        *("cat", "stack", "hstack", "vstack", "select_scatter", "slice_scatter", "pixel_shuffle", "pixel_unshuffle"),
         *(f"{kind}_pad{d}d" for kind in ("reflection", "replication") for d in _RANKS),
         *(f"{kind}{d}d" for kind in ("upsample_nearest", "_upsample_nearest_exact") for d in _RANKS),
     }
@@ -411,3 +439,6 @@ ARRANGING: Final = frozenset(
 
 SHAPES: Final = frozenset({"zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full"})
 """Operations whose result depends on the shape of the operand alone."""
+
+KNOWN: Final = frozenset({*HANDLERS, *ARRANGING, *SHAPES, *MISSING})
+"""Operations that are not taken apart."""
