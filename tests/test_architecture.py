@@ -101,7 +101,12 @@ PLANTED: dict[str, tuple[Rule, str, str, str]] = {
     "a cycle, later": (module_cycles, "methods/method.py", JOINT, "methods.joint"),
     "a cycle, by a string": (module_cycles, "model/arrays.py", STRINGS, "model.network"),
     "a cycle of packages": (package_cycles, "runtime/machine.py", "import lipcert.methods.split", "runtime"),
-    "a private name": (private_names, "methods/method.py", "from lipcert.kernel.cover import _shape", "_shape"),
+    "a private name": (
+        private_names,
+        "methods/method.py",
+        "from lipcert.kernel.branch_and_bound import _shape",
+        "_shape",
+    ),
     "a private name, dotted": (private_names, "cli/methods.py", "import lipcert.errors as e\ne._x", "_x"),
     "a charge by hand": (rounding_units, "kernel/step.py", "from lipcert.kernel.arithmetic import UP", "UP"),
     "a fact": (claims, "methods/method.py", "facts.LipschitzFact('', None, frozenset(), None, 1.0)", "makes a fact"),

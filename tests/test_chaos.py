@@ -27,10 +27,9 @@ import lipcert as lc
 from architecture import Architecture
 from lipcert.answers.radius import ClassBounds
 from lipcert.answers.sensitivity import sensitivities
-from lipcert.kernel.cover import Cover
+from lipcert.kernel.branch_and_bound import Cover, PieceBounds
 from lipcert.kernel.facts import LipschitzFact, Part
 from lipcert.kernel.outputs import output_at
-from lipcert.kernel.piece_bounds import PieceBounds
 from lipcert.methods import split
 from lipcert.methods.lower import steepest
 from lipcert.methods.method import MethodGuide

@@ -13,8 +13,8 @@ from attack.draw import case, extreme, leaky, like, plain, region, some
 from attack.log import Log
 from attack.points import steepest
 from lipcert.answers.certificate import Certificate
+from lipcert.kernel.branch_and_bound import AXIS
 from lipcert.kernel.facts import Part
-from lipcert.kernel.piece_bounds import AXIS
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 from lipcert.model.regions import Ball, Box, Region

@@ -319,7 +319,7 @@ def test_mutants_are_refused_or_true(number: int) -> None:
 
 def test_it_shares_nothing_but_what_it_says() -> None:
     """Every import is of the folder itself, of definitions, data and suggestions, or of plain libraries."""
-    data = ("errors", "model.activations", "model.arrays", "model.network", "model.regions")
+    data = ("errors", "model.arrays", "model.couplings", "model.network", "model.regions")
     allowed = {f"lipcert.{name}" for name in (*data, "answers.certificate", "kernel.facts")}
     seen = set()
     for path in FOLDER.glob("*.py"):

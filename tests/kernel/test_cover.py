@@ -10,9 +10,8 @@ import pytest
 
 import lipcert as lc
 from lipcert.errors import ProofFailed
+from lipcert.kernel.branch_and_bound import AXIS, Cover, PieceBounds
 from lipcert.kernel.checker import lipschitz_fact
-from lipcert.kernel.cover import Cover
-from lipcert.kernel.piece_bounds import AXIS, PieceBounds
 from lipcert.model.regions import Norms
 from lipcert.suggest.hints import LEAF
 from networks import random_network

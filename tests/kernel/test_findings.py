@@ -19,10 +19,10 @@ import lipcert as lc
 from lipcert.answers.certificate import Certificate
 from lipcert.errors import InvalidInput, LipcertError, ProofFailed
 from lipcert.kernel import arithmetic as rounding
+from lipcert.kernel.branch_and_bound import AXIS
 from lipcert.kernel.domain import Domain
 from lipcert.kernel.enclosures import BackSubstitution
 from lipcert.kernel.neuron_bounds import relax, slope_bounds
-from lipcert.kernel.piece_bounds import AXIS
 from lipcert.model.activations import Activation
 from lipcert.model.couplings import Coupling
 from lipcert.model.network import Layer, Network, Neurons

@@ -12,8 +12,7 @@ from flint import arb
 import lipcert as lc
 from exact import PRECISION, at, ball, exact, highest, precision, slope_range
 from lipcert.kernel import neuron_bounds as relaxation
-from lipcert.kernel.neuron_bounds import relax, slope_bounds, value_error
-from lipcert.kernel.remainder import Fit, fit
+from lipcert.kernel.neuron_bounds import Fit, fit, relax, slope_bounds, value_error
 from lipcert.model.activations import TABLE, USUAL, Activation
 from lipcert.model.arrays import Array
 from lipcert.model.network import Neurons

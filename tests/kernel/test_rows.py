@@ -13,8 +13,7 @@ from lipcert.answers.reach import recheck_reach
 from lipcert.answers.sensitivity import recheck_sensitivity
 from lipcert.errors import ProofFailed
 from lipcert.kernel import enclosures as interval_arithmetic
-from lipcert.kernel.cover import Cover
-from lipcert.kernel.piece_bounds import JacobianEntries, OutputRows, PieceBounds
+from lipcert.kernel.branch_and_bound import Cover, JacobianEntries, OutputRows, PieceBounds
 from lipcert.model.regions import Region
 from networks import random_network, spread
 

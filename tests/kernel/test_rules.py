@@ -400,10 +400,10 @@ PLANTED: dict[Law, list[Mistake]] = {
         plant("taylor.SecondOrder.bound", intervals_of_another_piece),
     ],
     Law(reach_by_pieces, smooth): [
-        plant("piece_bounds.OutputRows.to_first_order", lambda honest, rows, sweep: honest(rows, sweep) - 0.2),
+        plant("branch_and_bound.OutputRows.to_first_order", lambda honest, rows, sweep: honest(rows, sweep) - 0.2),
     ],
     Law(sensitivity_by_pieces, smooth): [
-        plant("piece_bounds.jacobian", lambda honest, network, slopes: 0.3 * honest(network, slopes)),
+        plant("branch_and_bound.jacobian", lambda honest, network, slopes: 0.3 * honest(network, slopes)),
     ],
 }
 

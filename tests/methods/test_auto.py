@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import lipcert as lc
-from lipcert.kernel.piece_bounds import PieceBounds, Pieces
+from lipcert.kernel.branch_and_bound import PieceBounds, Pieces
 from lipcert.methods import joint
 from lipcert.methods.joint import Value
 from lipcert.methods.method import Problem

@@ -17,9 +17,8 @@ import pytest
 
 import lipcert as lc
 from lipcert.errors import InvalidInput, ProofFailed
-from lipcert.kernel import cover as ledger
-from lipcert.kernel.cover import prove_tree
-from lipcert.kernel.piece_bounds import AXIS, PieceBounds, children
+from lipcert.kernel import branch_and_bound as ledger
+from lipcert.kernel.branch_and_bound import AXIS, PieceBounds, children, prove_tree
 from lipcert.methods import split as module
 from lipcert.model.regions import Region
 from lipcert.suggest.hints import LEAF, Tree

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from lipcert.errors import ProofFailed
-from lipcert.kernel.cover import Cover
+from lipcert.kernel.branch_and_bound import Cover
 from lipcert.kernel.facts import Part
 from lipcert.kernel.outputs import OutputBounds, outputs_hinted
 from lipcert.model.network import Network

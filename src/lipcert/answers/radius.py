@@ -15,9 +15,8 @@ import numpy as np
 from lipcert.answers.saved import ROOM, Saved
 from lipcert.errors import ProofFailed
 from lipcert.kernel.arithmetic import down, inflate, up
-from lipcert.kernel.counterexample import Counterexample, subject_of
 from lipcert.kernel.facts import Fact, RowsFact, SlopesFact
-from lipcert.kernel.outputs import OutputBounds, outputs_hinted, pairs
+from lipcert.kernel.outputs import Counterexample, OutputBounds, outputs_hinted, pairs, subject_of
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 from lipcert.model.regions import Ball

@@ -73,18 +73,6 @@ def scale_in_words(scale: Any) -> str:
     return f"({words})" if np.ndim(scale) else words
 
 
-def positive_scale(value: Any) -> float | tuple[float, ...]:
-    """The scale of a norm: a positive number, or one per coordinate."""
-    try:
-        scale = np.asarray(1.0 if value is None else value, dtype=float)
-    except (TypeError, ValueError, RuntimeError):
-        scale = np.zeros(0)
-    if scale.ndim > 1 or not scale.size or not ((scale > 0.0) & (scale < np.inf)).all():
-        words = scale_in_words(value)
-        raise InvalidInput(f"scale must be a positive number, or one per coordinate, all finite; got {words}")
-    return tuple(scale.tolist()) if scale.ndim else float(scale)
-
-
 def named_norm(name: str, value: Any, norms: Mapping[str, Any], kind: type) -> Any:
     """A norm, or that of a name, or an error that names the argument."""
     if isinstance(value, str) and value in norms:

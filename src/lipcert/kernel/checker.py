@@ -9,14 +9,13 @@ import numpy as np
 
 from lipcert.errors import InvalidInput, ProofFailed
 from lipcert.kernel.arithmetic import inflate, matvec, norm_above
-from lipcert.kernel.cover import Cover, prove_tree
+from lipcert.kernel.branch_and_bound import Cover, PieceBounds, has_taylor, prove_tree
 from lipcert.kernel.domain import Domain, check_region
 from lipcert.kernel.facts import LipschitzFact, Part
 from lipcert.kernel.fourier import by_channel, prove_symbols
 from lipcert.kernel.jacobian import norm_bounds
 from lipcert.kernel.norm_product import norm_product
 from lipcert.kernel.norms import start_gain
-from lipcert.kernel.piece_bounds import PieceBounds, has_taylor
 from lipcert.kernel.second_order_jacobian import prove_second_order_jacobian
 from lipcert.kernel.sweep import Sweep, ask, passed, proving, stacked
 from lipcert.model.arrays import Array, Interval

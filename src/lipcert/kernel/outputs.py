@@ -1,4 +1,4 @@
-"""What is proved of the outputs of a network over a region: how fast they change, and where they lie.
+"""What is proved of the outputs of a network over a region: how fast they change, where they lie, and of which class.
 
 Reach sets, sensitivities and certified radii are bundles of the facts that are made here. Hints come from outside;
 whatever they say, the facts hold.
@@ -6,6 +6,7 @@ whatever they say, the facts hold.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -15,15 +16,23 @@ import numpy as np
 
 from lipcert.errors import ProofFailed
 from lipcert.kernel.arithmetic import Approx, Near, congruence, inflate, norm_above, raised, underflow, up
+from lipcert.kernel.branch_and_bound import (
+    Bounding,
+    Cover,
+    JacobianEntries,
+    OutputRows,
+    PieceBounds,
+    prove_leaves,
+    prove_tree,
+)
 from lipcert.kernel.checker import rules_of
-from lipcert.kernel.cover import Cover, prove_leaves, prove_tree
 from lipcert.kernel.domain import Domain, check_region, corners, radius_above
 from lipcert.kernel.enclosures import BackSubstitution, held, jacobian, trajectory, values
 from lipcert.kernel.facts import EllipsoidFact, Fact, LipschitzFact, PairsFact, Part, RowsFact, SlopesFact
 from lipcert.kernel.jacobian import entries
 from lipcert.kernel.neuron_bounds import slope_bounds
 from lipcert.kernel.norm_product import norm_product
-from lipcert.kernel.piece_bounds import Bounding, JacobianEntries, OutputRows, PieceBounds
+from lipcert.kernel.norms import length_above
 from lipcert.kernel.quadratic_form import DualBound, QuadraticRelaxation, plain_ball
 from lipcert.kernel.sweep import Sweep, proving, stacked
 from lipcert.model.arrays import Array, Interval
@@ -323,3 +332,54 @@ def _values(network: Network, regions: Sequence[Region]) -> list[Near]:
     centers = {region.center.tobytes(): region.center for region in regions if region.bounded}
     found = {name: output_at(network, center[None])[0] for name, center in centers.items()}
     return [found[region.center.tobytes()] if region.bounded else Near.of(np.zeros(0)) for region in regions]
+
+
+@dataclass(frozen=True, eq=False)
+class Counterexample:
+    """An input that is not of the class that it should be of: f_rival > f_label there, in real arithmetic.
+
+    Attributes
+    ----------
+    point : the input, (inputs,).
+    distance : at least how far it is from the centre of the ball, in the norm of the ball.
+    label, rival : the class that it should be of, and one whose output is larger.
+    subject : digest of the network, the centre, the clip and the norm that it is about.
+    """
+
+    point: Array
+    distance: float
+    label: int
+    rival: int
+    subject: str = field(repr=False)
+
+
+def subject_of(network: Network, ball: Ball) -> str:
+    """SHA-256 of what a certified radius is about: network, point, the box that inputs are clipped to, and the norm."""
+    box = [] if ball.clip is None else [ball.clip.lower, ball.clip.upper]
+    if not ball.plain:
+        box += [np.frombuffer(ball.norm.name.encode(), dtype=np.uint8), ball.units]
+    parts = (np.ascontiguousarray(part).tobytes() for part in (ball.center, *box))
+    found = hashlib.sha256(b"|".join([network.digest.encode(), *parts])).hexdigest()
+    return f"declared:{found}" if network.declared else found
+
+
+def nearest_counterexample(network: Network, ball: Ball, label: int, points: Array) -> Counterexample | None:
+    """The nearest of some inputs (k, inputs) that are in the ball and proved not to be of a class; None if none is."""
+    with np.errstate(all="ignore"):
+        away = length_above(up(np.abs(points - ball.center)), ball.norm)
+        away = np.where((points == ball.center).all(axis=-1), 0.0, away)
+        inside = away <= float(ball.radius)
+        if ball.clip is not None:
+            inside &= ((ball.clip.lower <= points) & (points <= ball.clip.upper)).all(axis=-1)
+        if not inside.any():
+            return None
+        points, away = points[inside], away[inside]
+        output = output_at(network, points)
+        larger = (output - output[:, [label]]).below  # f_j - f_label; an overflow gives NaN, which says nothing
+        larger[:, label] = np.nan
+        proved = np.flatnonzero((larger > 0.0).any(axis=-1))
+        if not proved.size:
+            return None
+    first = proved[np.argmin(away[proved])]
+    rival = int(np.nanargmax(larger[first]))
+    return Counterexample(points[first].copy(), float(away[first]), int(label), rival, subject_of(network, ball))

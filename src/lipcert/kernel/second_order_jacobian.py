@@ -52,8 +52,8 @@ from lipcert.kernel.arithmetic import (
     up,
 )
 from lipcert.kernel.enclosures import trajectory
+from lipcert.kernel.neuron_bounds import fit_error
 from lipcert.kernel.quadratic_form import first_factor
-from lipcert.kernel.remainder import fit_error
 from lipcert.model.arrays import Array, dense
 from lipcert.model.network import Network
 from lipcert.model.regions import Ball, Region

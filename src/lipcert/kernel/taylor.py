@@ -30,7 +30,7 @@ from typing import Final
 import numpy as np
 
 from lipcert.kernel.arithmetic import Near, Size, down, largest_norm_above, up
-from lipcert.kernel.remainder import Fit, fit
+from lipcert.kernel.neuron_bounds import Fit, fit
 from lipcert.model.arrays import Array, Interval, dense
 from lipcert.model.network import Network
 

@@ -17,10 +17,10 @@ import numpy as np
 from lipcert.answers.certificate import Certificate
 from lipcert.arguments.values import check_network
 from lipcert.errors import InvalidInput
+from lipcert.kernel.branch_and_bound import Bounding, Pieces
 from lipcert.kernel.enclosures import at_kink, stretch_below
 from lipcert.kernel.facts import Part
 from lipcert.kernel.norms import length_above
-from lipcert.kernel.piece_bounds import Bounding, Pieces
 from lipcert.model.activations import Activation
 from lipcert.model.arrays import Array, dense, times
 from lipcert.model.network import Network

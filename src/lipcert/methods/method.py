@@ -11,7 +11,7 @@ import numpy as np
 from scipy import linalg
 
 from lipcert.errors import InvalidInput
-from lipcert.kernel.cover import Cover
+from lipcert.kernel.branch_and_bound import Cover
 from lipcert.kernel.domain import Domain, is_box
 from lipcert.kernel.facts import Part
 from lipcert.kernel.sweep import Pass, Sweep, ask, proving

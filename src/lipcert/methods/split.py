@@ -13,8 +13,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from lipcert.errors import InvalidInput, ProofFailed
-from lipcert.kernel.cover import Cover, Leaf
-from lipcert.kernel.piece_bounds import AXIS, Bounding, PieceBounds, Pieces, has_taylor
+from lipcert.kernel.branch_and_bound import AXIS, Bounding, Cover, Leaf, PieceBounds, Pieces, has_taylor
 from lipcert.kernel.taylor import MOST_INPUTS
 from lipcert.methods.half_spaces import Cell
 from lipcert.methods.joint import Anytime, Joint

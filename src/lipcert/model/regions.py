@@ -10,7 +10,7 @@ import numpy as np
 
 from lipcert.arguments.numbers import clip_of, corners, radii, scaled
 from lipcert.arguments.values import BallPoints, BoxPoints, EverywherePoints, RegionPoints
-from lipcert.arguments.words import NormWords, named_norm, positive_scale
+from lipcert.arguments.words import NormWords, named_norm, scale_in_words
 from lipcert.errors import InvalidInput
 from lipcert.model.arrays import Array, frozen
 
@@ -32,7 +32,14 @@ class Norm(NormWords, ABC):
 
     def __post_init__(self) -> None:
         """Check the scale and keep it as a number or a tuple."""
-        object.__setattr__(self, "scale", positive_scale(self.scale))
+        try:
+            scale = np.asarray(1.0 if self.scale is None else self.scale, dtype=float)
+        except (TypeError, ValueError, RuntimeError):
+            scale = np.zeros(0)
+        if scale.ndim > 1 or not scale.size or not ((scale > 0.0) & (scale < np.inf)).all():
+            words = scale_in_words(self.scale)
+            raise InvalidInput(f"scale must be a positive number, or one per coordinate, all finite; got {words}")
+        object.__setattr__(self, "scale", tuple(scale.tolist()) if scale.ndim else float(scale))
 
     def check(self, size: int, what: str) -> None:
         """An error unless it is a norm of vectors of that size; ``what`` says what they are, as in 'input_norm'."""

@@ -15,8 +15,15 @@ import numpy as np
 from lipcert.answers.radius import CertifiedRadius, ClassBounds, Suggest
 from lipcert.arguments.numbers import numbers
 from lipcert.errors import Interrupted, InvalidInput, ProofFailed
-from lipcert.kernel.counterexample import Counterexample, nearest_counterexample
-from lipcert.kernel.outputs import OutputBounds, margins_of, output_at, outputs_hinted, pairs
+from lipcert.kernel.outputs import (
+    Counterexample,
+    OutputBounds,
+    margins_of,
+    nearest_counterexample,
+    output_at,
+    outputs_hinted,
+    pairs,
+)
 from lipcert.methods import quadratic
 from lipcert.methods.counterexample import bisected
 from lipcert.methods.dual import DualSearch

@@ -13,9 +13,8 @@ from lipcert.answers.proofs import Pieces
 from lipcert.answers.reach import Reach, reach_set
 from lipcert.arguments.values import check_network
 from lipcert.errors import Interrupted, InvalidInput
-from lipcert.kernel.cover import Cover
+from lipcert.kernel.branch_and_bound import Cover, OutputRows
 from lipcert.kernel.outputs import OutputBounds
-from lipcert.kernel.piece_bounds import OutputRows
 from lipcert.methods.method import Method
 from lipcert.methods.split import FEW_INPUTS, VANISHING, Auto, RowSearch, attained, output_values
 from lipcert.model.network import Network

@@ -13,10 +13,9 @@ from lipcert.answers.proofs import Pieces, Proof
 from lipcert.answers.sensitivity import Sensitivity, pair_facts, sensitivities
 from lipcert.arguments.values import check_network
 from lipcert.errors import Interrupted, InvalidInput, ProofFailed
-from lipcert.kernel.cover import Cover
+from lipcert.kernel.branch_and_bound import Cover, JacobianEntries, has_taylor
 from lipcert.kernel.facts import PairsFact, Part
 from lipcert.kernel.outputs import Group, OutputBounds, pair_bound
-from lipcert.kernel.piece_bounds import JacobianEntries, has_taylor
 from lipcert.methods.greedy import ClosedForm
 from lipcert.methods.method import Method, Problem
 from lipcert.methods.split import FEW_INPUTS, VANISHING, Auto, RowSearch, attained, entry_sizes

@@ -15,7 +15,7 @@ from lipcert.answers.reach import Reach
 from lipcert.answers.sensitivity import Sensitivity
 from lipcert.arguments.words import downward, upward
 from lipcert.errors import ProofFailed
-from lipcert.kernel.counterexample import subject_of
+from lipcert.kernel.outputs import subject_of
 from lipcert.methods.lower import LowerBound, lower_bound_of
 from lipcert.model.network import Network
 from lipcert.model.regions import Ball
