@@ -7,6 +7,7 @@ import itertools
 import os
 import signal
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
@@ -292,3 +293,19 @@ def test_the_constant_of_all_of_space_is_reached(seed: int, sizes: tuple[int, ..
     claim = lc.Certificate.load(tmp_path / "bound.json")
     assert isinstance(claim.region, lc.Everywhere)
     assert lc.verify(network, claim) <= certificate.bound
+
+
+@pytest.mark.parametrize("activation", ["relu", "abs", "hardtanh"])
+def test_other_trees_of_all_of_space_prove_no_less_than_the_truth(activation: str) -> None:
+    network = random_network(3, (4, 7, 5, 2), activation, gain=2.0)
+    certificate = lc.certify(network, None, everywhere_by())
+    tree, lower = tree_of(certificate), lc.lower_bound(network, lc.Everywhere(), points=certificate.witness).value
+    assert lower <= certificate.bound <= lower * (1.0 + 2e-6)
+    assert tree.void.size
+    assert lc.verify(network, certificate, exact=True) <= certificate.bound
+    changes: list[dict[str, Any]] = [{"weight": sign * tree.weight} for sign in (-1.0, 0.0, 1e200)]
+    changes += [{"weight": np.abs(tree.weight)}, {"void": np.roll(tree.void, 1)}, {"passed": tree.passed[:-1]}]
+    changes += [{"neuron": (tree.neuron + 1) % 12}, {"value": tree.value + 0.5}, {"passed": np.arange(len(tree.layer))}]
+    for change, exact in itertools.product(changes, (False, True)):
+        with suppress(ProofFailed):
+            assert lc.verify(network, edited(certificate, **change), exact=exact) >= lower
