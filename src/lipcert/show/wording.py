@@ -150,8 +150,9 @@ def _in_shape(claim: Contraction | InvariantEllipsoid) -> tuple[str, list[str]]:
     inside = claim if isinstance(claim, Contraction) else claim.contraction
     region = describe_region(inside.certificate.region, WHOLE)
     if inside.forced is not None:
-        said = [f"‖M⁻¹(f(x, v) − f(y, w))‖₂ ≤ {upward(claim.rate)} · ‖M⁻¹(x − y)‖₂ + {upward(inside.gain)} · ‖v − w‖₂"]
-        return f"for any two states x, y and disturbances v, w in the {region} of (M⁻¹x, w)", [*said, f"M = [{rows}]"]
+        far = f"{upward(claim.rate)} · ‖M⁻¹(x − y)‖₂ + {upward(inside.gain)} · ‖v − w‖₂"
+        where = f"for any two states x, y and disturbances v, w in the {region} of (M⁻¹x, w)"
+        return where, [f"‖M⁻¹(f(x, v) − f(y, w))‖₂ ≤ {far}, M = [{rows}]"]
     where = f"the {region} of the coordinates M⁻¹x"
     said = [f"‖M⁻¹(f(x) − f(y))‖₂ ≤ {upward(claim.rate)} · ‖M⁻¹(x − y)‖₂, M = [{rows}]"]
     if claim is not inside:

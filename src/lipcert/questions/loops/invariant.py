@@ -139,18 +139,12 @@ def invariant_ellipsoid(
 
     Parameters
     ----------
-    step
-        A network from states to states.
+    step, shape, seconds, progress
+        As for :func:`contraction`, without disturbances.
     equilibrium
         A state near one that the step keeps; default: zero.
     within
         A box that the ellipsoid must not leave.
-    shape
-        M, (states, states); default: searched.
-    seconds
-        Time limit.
-    progress
-        Called with lines of text that say what is being done.
 
     Raises
     ------

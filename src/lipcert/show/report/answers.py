@@ -242,8 +242,9 @@ def _sweep(item: Examined, models: bool) -> list[Block]:
 
 def _tube(item: Examined, models: bool) -> list[Block]:
     claim: Tube = item.claim
+    parts = "one proof" if len(claim.segments) == 1 else f"{len(claim.segments)} proofs, one after the other"
     facts = {
-        "Steps": f"{claim.steps}, in {len(claim.segments)} segments; nothing is said of the time between steps",
+        "Steps": f"{claim.steps}, in {parts}; nothing is said of the time between steps",
         "Widest side at the end": upward(float(np.nextafter(claim.upper[-1] - claim.lower[-1], np.inf).max())),
         **_time(claim),
     }
@@ -264,6 +265,8 @@ def _shaped(item: Examined, models: bool) -> list[Block]:
     facts = {"Rate": f"{upward(claim.rate)} in each step", **_time(claim)}
     if isinstance(claim, InvariantEllipsoid):
         facts |= {"Volume": downward(claim.volume), "Around": str(claim.middle)}
+    elif claim.forced is not None:
+        facts["Gain"] = f"{upward(claim.gain)} from disturbances to states"
     blocks: list[Block] = [_card(item, models, " ".join(said), facts, claim.network, f"{where}:")]
     if isinstance(claim, InvariantEllipsoid) and item.proved and item.network is not None and len(claim.shape) > 1:
         blocks.append(Figure.of(plots.ellipsoid(claim, item.network), f"{item.path.name}: points of its edge move in."))
