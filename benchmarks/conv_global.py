@@ -2,7 +2,8 @@
 
 Run: python benchmarks/conv_global.py                  (two minutes; nothing is written)
      python benchmarks/conv_global.py --large 64 16 224  (channels, layers, image; minutes)
-     python benchmarks/conv_global.py --imagenet 224     (ResNet-18 and ResNet-50; minutes)
+     python benchmarks/conv_global.py --imagenet 32      (shapes of ResNet-18 and ResNet-50)
+     python benchmarks/conv_global.py --torch            (ResNet-18 from PyTorch, also over a ball; minutes)
 
 The kernels are read from c8x2.npz, c8x4.npz and c16x16.npz in data/conv beside the repository (--data says where). Each
 bound is proved, and each certificate is verified again; seconds are those of certify, by the clock and of the
@@ -141,6 +142,34 @@ def imagenet(random: np.random.Generator, counts: tuple[int, ...], bottleneck: b
     return lc.Network.from_weights([*linear, head], activation=activations)
 
 
+def loaded() -> lc.Network:
+    """ResNet-18 as PyTorch initialises it, for images of 32 × 32."""
+    import torch
+    from torch import nn
+
+    sys.path.append(str(Path(__file__).parent.parent / "tests"))
+    from modules import Block
+
+    torch.manual_seed(0)
+    layers: list[nn.Module] = [nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU()]
+    layers.append(nn.MaxPool2d(3, 2, 1))
+    for before, after, stride in ((64, 64, 1), (64, 128, 2), (128, 256, 2), (256, 512, 2)):
+        layers += [Block(before, after, stride), Block(after, after)]
+    module = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 10)).eval()
+    return lc.load(module, input_shape=(3, 32, 32))
+
+
+def over_a_ball(network: lc.Network, radius: float) -> None:
+    """ClosedForm over a ball around a random image, beside a lower bound."""
+    ball, started = lc.Ball(np.random.default_rng(0).random(network.inputs), radius), time.process_time()
+    found, took = lc.certify(network, ball, lc.ClosedForm()), time.process_time() - started
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+    ratio = found.bound / lc.lower_bound(network, ball).value
+    print(
+        f"radius {radius:g}: {found.bound:.6g}, {ratio:.3f} × the lower bound, {took:.1f} s, {peak:.1f} GB", flush=True
+    )
+
+
 def product(name: str, network: lc.Network) -> None:
     """The product of norms, proved."""
     started = time.process_time()
@@ -175,10 +204,17 @@ def main() -> int:
     parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--large", type=int, nargs=3, metavar=("CHANNELS", "LAYERS", "IMAGE"))
     parser.add_argument("--imagenet", type=int, metavar="IMAGE", help="ResNet-18 and ResNet-50, images of that size")
+    parser.add_argument("--torch", action="store_true", help="ResNet-18 from PyTorch, over all inputs and over a ball")
     parser.add_argument("--shapes", action="store_true", help="only the VGG- and the ResNet-shaped network")
     asked = parser.parse_args()
     print(f"{'stack':>12} {'widest':>9} {'method':>11} {'bound':>12} {'seconds':>8} {'processor':>9} {'verify':>8}")
     random, above = np.random.default_rng(0), False
+    if asked.torch:
+        network = loaded()
+        product("ResNet-18", network)
+        show("ResNet-18", network, METHODS[:1])
+        over_a_ball(network, 0.01)
+        return 0
     if asked.imagenet:
         for name, counts, bottleneck in (("ResNet-18", (2, 2, 2, 2), False), ("ResNet-50", (3, 4, 6, 3), True)):
             network = imagenet(random, counts, bottleneck, asked.imagenet)
