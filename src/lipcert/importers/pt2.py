@@ -30,19 +30,9 @@ from lipcert.importers.torch_ops import KNOWN, name_of
 _NUMBERS: Final = r"data/(weights/weight|constants/tensor)_\d+|archive_format|archive_version|byteorder|\.data/\w+"
 _CONFIGS: Final = r"data/(weights|constants)/model_(weights|constants)_config\.json"
 _CONTAINERS: Final = (None, "builtins.tuple", "builtins.list", "builtins.dict")
-_MADE = (
-    "zeros",
-    "ones",
-    "full",
-    "arange",
-    "eye",
-    "linspace",
-    "scalar_tensor",
-    "_weight_norm",
-    "norm",
-    "lift_fresh_copy",
-)
-_KNOWN: Final = {*KNOWN, *map(name_of, torch.export.default_decompositions()), *_MADE}
+_MADE: Final = ("full", "scalar_tensor", "_assert_tensor_metadata")
+_APART: Final = [name for name in map(name_of, torch.export.default_decompositions()) if "_cufft_" not in name]
+_KNOWN: Final = {*KNOWN, *_APART, *_MADE}
 """Operations that only compute: others, such as reading a file, are never run."""
 
 
