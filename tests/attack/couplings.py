@@ -1,11 +1,16 @@
-"""Networks with softmax rows and products: bounds against quotients of differences, in ball arithmetic."""
+"""Networks with softmax rows and products: bounds against quotients of differences, in ball arithmetic, and Jacobians.
+
+`python -m attack --kinds couplings --seconds 1200` meets about a thousand networks.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+import torch
 from flint import arb
+from torch import nn
 
 import lipcert as lc
 from attack.draw import some
@@ -21,7 +26,7 @@ _ROWS = ("identity", "relu", "tanh", "exp", "square", "gelu", "sigmoid")
 
 def couplings(rng: np.random.Generator, log: Log) -> None:
     """Softmax rows, products and activations, over balls and boxes of any size."""
-    net, size = network(rng), float(10.0 ** rng.uniform(-8.0, 0.5))
+    net, size = drawn(rng), float(10.0 ** rng.uniform(-8.0, 0.5))
     x = rng.normal(size=net.inputs)
     region = lc.Ball(x, size) if rng.random() < 0.6 else lc.Box(x - size, x + size)
     method = some(rng, "lc.ClosedForm()", "lc.Scalar()", "lc.Diagonal()", "lc.Auto(np.inf, 20)")
@@ -29,7 +34,13 @@ def couplings(rng: np.random.Generator, log: Log) -> None:
     if found is None:
         return
     proved = log.ask("lc.verify(net, cert)", net=net, cert=found)
-    points = region.sample(6, rng)
+    if rng.random() < 0.3 and max(net.sizes) < 40:
+        log.ask("lc.verify(net, cert, exact=True)", net=net, cert=found)
+    points = region.sample(100, rng)
+    steepest = float(np.linalg.norm(net.jacobian(points), 2, axis=(1, 2)).max())
+    if not steepest <= found.bound * (1.0 + 1e-9) + 1e-12:
+        log.violation(f"the bound is {found.bound!r}; a Jacobian has norm {steepest!r}")
+    log.checks += 1
     step = size * 10.0 ** rng.uniform(-6.0, 0.0)
     pairs = [(points[0], points[1]), (points[2], points[3]), (points[4], region.project(points[4] + step * x))]
     for bound in (found.bound, proved):
@@ -37,6 +48,40 @@ def couplings(rng: np.random.Generator, log: Log) -> None:
             if bound is not None and not np.array_equal(one, two) and steeper(net, one, two, bound):
                 log.violation(f"the bound is {bound!r}; two points have a larger quotient")
             log.checks += 1
+
+
+class Step(nn.Module):
+    """The last state of a recurrent cell, or what a module makes of some numbers."""
+
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        found = self.inner(x)
+        last: torch.Tensor = found[0][:, -1] if isinstance(found, tuple) else found
+        return last
+
+
+MODULES = (
+    (lambda n: nn.LayerNorm(n), 1),
+    (lambda n: nn.Sequential(nn.Linear(n, 2 * n), nn.GLU(), nn.Linear(n, 2)), 1),
+    (lambda n: nn.LSTM(n, 2, batch_first=True), 2),
+    (lambda n: nn.GRU(n, 2, batch_first=True), 2),
+    (lambda n: nn.TransformerEncoderLayer(n, 1, 3, 0.0, batch_first=True, norm_first=bool(n % 2)), 2),
+    (lambda n: nn.Sequential(nn.Linear(n, n), nn.Softmax(-1), nn.Linear(n, 2)), 1),
+)
+"""What is read from PyTorch, of a width, and the rank of its inputs."""
+
+
+def drawn(rng: np.random.Generator) -> Network:
+    """A network of couplings of all kinds, or a module as it is read: norms, gates, recurrent cells, attention."""
+    if rng.random() < 0.7:
+        return network(rng)
+    make, rank = MODULES[int(rng.integers(len(MODULES)))]
+    torch.manual_seed(int(rng.integers(2**31)))
+    n = int(rng.integers(2, 5))
+    return lc.load(Step(make(n)).double().eval(), input_shape=(2, n)[-rank:])
 
 
 def network(rng: np.random.Generator) -> Network:

@@ -244,7 +244,8 @@ def advance(S: Balls, M: Balls, units: list[Unit], hint: Balls | None) -> Balls:
 
     For HᵀH ≽ D and N = HSHᵀ ≺ 1 it is MSMᵀ + MSHᵀ(1 - N)⁻¹HSMᵀ + E; with all τ times f it is f - N, and fE.
     """
-    SM = dot(S, M.T)
+    SM, axes = dot(S, M.T), np.diagonal(S)
+    units = [unit for unit in units if not (axes[unit[0]] == 0).all()]  # where nothing moves w is zero
     if not units:
         return at_least(dot(M, SM))
     coords = np.unique(np.concatenate([unit[0] for unit in units]))
