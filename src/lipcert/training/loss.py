@@ -14,7 +14,7 @@ from lipcert.training.bound import Bounds, root
 from lipcert.training.layers import Layers, LiveModule, layers_of
 
 _LOCAL = 32
-"""Images of a batch that get a local bound; it takes about as long as the rest of a step on 784-100-100-10."""
+"""Images of a batch that get a local bound. Of 784-100-100-10 and 128 images a step takes 9 times a plain one."""
 _CLASSES = 4
 """Other classes that get one: those that the product of norms leaves nearest to the label."""
 _QUICK = 4
