@@ -14,7 +14,7 @@ from lipcert.kernel.jacobian import columns, entries
 from lipcert.kernel.neuron_bounds import slope_bounds
 from lipcert.kernel.norms import ellipsoid_above
 from lipcert.kernel.step import Image, activate
-from lipcert.model.arrays import Array
+from lipcert.model.arrays import Array, Weight
 from lipcert.model.regions import Region
 from lipcert.questions.prove_outputs import prove_outputs
 from networks import random_network
@@ -71,6 +71,13 @@ def test_entries_are_those_of_every_choice_of_slopes(sizes: tuple[int, ...]) -> 
         assert (np.linalg.norm(matrix, axis=0) <= norms * (1.0 + 1e-14)).all()
 
 
+class Halved(Image):
+    """An image whose first weight is half of the network's."""
+
+    def __init__(self, P: Array | None, exponent: Array, weight: Weight) -> None:
+        super().__init__(P, exponent, 0.5 * weight if P is None else weight)
+
+
 @pytest.mark.parametrize("bug", ["step", "weight"])
 def test_planted_bugs_are_caught(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The multipliers left out of a step, or half of a column, must show."""
@@ -86,7 +93,7 @@ def test_planted_bugs_are_caught(bug: str, monkeypatch: pytest.MonkeyPatch) -> N
     if bug == "step":
         monkeypatch.setattr(module, "activate", broken)
     else:
-        monkeypatch.setattr(module, "Image", lambda P, e, weight: Image(P, e, 0.5 * weight if P is None else weight))
+        monkeypatch.setattr(module, "Image", Halved)
     assert not (worst <= entries_of(network, ball)).all()
 
 

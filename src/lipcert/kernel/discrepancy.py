@@ -4,20 +4,11 @@ Let the second evaluation be v'_i = W'_i z'_{i-1} + b'_i + ρ_i and z'_i = φ(v'
 
     ℓ_i = (W'_i - W_i) z_{i-1} + (b'_i - b_i) + ρ_i,    e_i = v'_i - v_i = W'_i (z'_{i-1} - z_{i-1}) + ℓ_i.
 
-<<<<<<< HEAD
-By the mean value theorem z'_i - z_i = D_i e_i + a_i with slopes D_i of φ between v_i and v'_i. So
-e_N = ℓ_N + Σ A_i (D_i ℓ_i + a_i) with A_{N-1} = W'_N and A_{i-1} = A_i D_i W'_i: products of matrices of intervals from
-the outputs back. With the middles C_i of A_i D_i the sum of C_i (W'_i - W_i) z_{i-1} is one linear function of the
-first network's values, and its lines bound it at once; only the rest is bounded layer by layer. So is each e_i on the
-way, which says where v'_i and so D_i can be; the difference of the intervals of z'_i and z_i counts where it is
-smaller.
-=======
 By the mean value theorem z'_i - z_i = D_i e_i + a_i with slopes D_i of φ between v_i and v'_i. So e_N = ℓ_N + Σ A_i
 (D_i ℓ_i + a_i) with A_{N-1} = W'_N and A_{i-1} = A_i D_i W'_i: products of matrices of intervals from the outputs
 back. With the middles C_i of A_i D_i the sum of C_i (W'_i - W_i) z_{i-1} is one linear function of the first
 network's values, and its lines bound it at once; only the rest is bounded layer by layer. So is each e_i on the way,
 which says where v'_i and so D_i can be; the difference of the intervals of z'_i and z_i counts where it is smaller.
->>>>>>> 1931b0a (Lines that fit)
 """
 
 from __future__ import annotations
