@@ -17,8 +17,7 @@ from lipcert.cli import options, output
 from lipcert.cli.options import option
 from lipcert.errors import InvalidInput, ProofFailed
 from lipcert.importers import examine
-from lipcert.importers.faithful import Imported
-from lipcert.importers.lowering import Origin
+from lipcert.importers.lowering import Imported, Origin
 from lipcert.kernel.neuron_bounds import all_slopes
 from lipcert.kernel.norm_product import norm_product
 from lipcert.methods.greedy import ClosedForm

@@ -20,7 +20,7 @@ from lipcert.model.network import Network
 from lipcert.runtime.clock import Progress, timed
 
 if TYPE_CHECKING:
-    from lipcert.importers.faithful import Imported
+    from lipcert.importers.lowering import Imported
 
 ARRAYS: Final[Mapping[str, str]] = {
     ".npz": "lipcert.importers.arrays:read_npz",

@@ -11,7 +11,6 @@ import numpy as np
 
 from lipcert.arguments.values import entries
 from lipcert.errors import UnreadableModel
-from lipcert.importers.lowering import Origin
 from lipcert.model.activations import STRAIGHT
 from lipcert.model.arrays import Array
 from lipcert.model.network import Layer, Network
@@ -71,15 +70,6 @@ class Original:
     precision: Precision
     library: str
     off: float = 0.0
-
-
-@dataclass(frozen=True, eq=False)
-class Imported:
-    """What an importer returns: the network, where it comes from, and the model's parameter count."""
-
-    network: Network
-    origins: tuple[Origin, ...]
-    parameters: int
 
 
 def confirm(network: Network, originals: Iterable[Original], points: Any = None, *, seed: int = 0) -> None:

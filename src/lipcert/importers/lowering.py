@@ -46,14 +46,15 @@ class Origin:
 
 
 @dataclass(frozen=True, eq=False)
-class Lowered:
-    """A network and, layer by layer, where it comes from."""
+class Imported:
+    """A network, where its layers come from, and how many parameters the model has."""
 
     network: Network
     origins: tuple[Origin, ...]
+    parameters: int = 0
 
 
-def lower(graph: Graph) -> Lowered:
+def lower(graph: Graph) -> Imported:
     """The network that computes what the graph does.
 
     Each weight and bias is within 2⁻⁵⁰ of a coefficient of a composition of the graph's affine maps, relatively. Where
@@ -73,20 +74,7 @@ def lower(graph: Graph) -> Lowered:
         same = [index.size for row, index in layer.plain.groups if row.name == "identity"] if layer.plain else []
         carried = min(one.origin.carried, sum(same))
         origins.append(replace(one.origin, carried=carried, dropped=len(one.bias) - layer.size))
-    return Lowered(Network(tuple(layers)), tuple(origins))
-
-
-@dataclass(frozen=True, eq=False)
-class Form:
-    """matrix·(all known values, one after the other) + offset."""
-
-    matrix: PreciseMatrix
-    offset: Precise
-
-    @property
-    def fits(self) -> bool:
-        """Whether each coefficient has a float within 2⁻⁵⁰ of it, as a certificate's theorem allows."""
-        return bool(self.matrix.values.good.all() and self.offset.good.all())
+    return Imported(Network(tuple(layers)), tuple(origins))
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,18 +97,18 @@ def fold(graph: Graph) -> tuple[list[Merged], set[int]]:
         targets = level.targets(graph) or [graph.output]
         forms = _forms(graph, level.known, targets)
         for target in targets:
-            if not forms[target].fits:  # the first node on the way of which this is true
+            if not forms[target].values.good.all():  # the first node on the way of which this is true
                 way = sorted(graph.ancestors([target], level.known))
-                apart.add(next(position for position in way if not forms[position].fits))
+                apart.add(next(position for position in way if not forms[position].values.good.all()))
         if not apart:
             merged.append(_merged(graph, level, targets, forms))
     return merged, apart
 
 
-def _merged(graph: Graph, level: Level, targets: Sequence[int], forms: Mapping[int, Form]) -> Merged:
+def _merged(graph: Graph, level: Level, targets: Sequence[int], forms: Mapping[int, PreciseMatrix]) -> Merged:
     """A layer, all of whose coefficients can be rounded."""
-    entries = PreciseMatrix.stacked([forms[target].matrix for target in targets]).nearest
-    bias = np.concatenate([forms[target].offset.high for target in targets]) + 0.0
+    whole = PreciseMatrix.stacked([forms[target] for target in targets]).nearest
+    entries, bias = sparse.csr_array(whole[:, :-1]), whole[:, [-1]].toarray().ravel() + 0.0
     area = entries.shape[0] * entries.shape[1]
     thin = area >= SPARSE_FROM and entries.nnz < SPARSE_BELOW * area
     weight = entries if thin else np.asarray(entries.toarray())
@@ -139,21 +127,21 @@ def _merged(graph: Graph, level: Level, targets: Sequence[int], forms: Mapping[i
     return Merged(weight, bias, neurons, kernel, origin, coupling)
 
 
-def _forms(graph: Graph, known: Sequence[int], targets: Sequence[int]) -> dict[int, Form]:
-    """The targets, and what lies on the way to them, as affine forms of the known values."""
+def _forms(graph: Graph, known: Sequence[int], targets: Sequence[int]) -> dict[int, PreciseMatrix]:
+    """The targets, and what lies on the way to them, each as a matrix times all known values and a 1 after them."""
     sizes = [graph.nodes[i].size for i in known]
     starts, width = dict(zip(known, np.cumsum([0, *sizes]).tolist(), strict=False)), sum(sizes)
-    forms: dict[int, Form] = {}
+    forms: dict[int, PreciseMatrix] = {}
     for position in sorted(graph.ancestors(targets, known)):
         node, op = graph.nodes[position], graph.nodes[position].op
         if position in starts:
-            chosen = PreciseMatrix.choosing(np.arange(node.size) + starts[position], width)
-            forms[position] = Form(chosen, Precise.of(np.zeros(node.size)))
+            forms[position] = PreciseMatrix.choosing(np.arange(node.size) + starts[position], width + 1)
             continue
         assert isinstance(op, Linear), f"{type(op).__name__} is left over"
-        pairs = [(part, forms[i]) for part, i in zip(op.parts, node.inputs, strict=True)]
-        matrix = PreciseMatrix.total([part @ form.matrix for part, form in pairs], (node.size, width))
-        forms[position] = Form(matrix, sum((part.times(form.offset) for part, form in pairs), op.shift))
+        products = [part @ forms[i] for part, i in zip(op.parts, node.inputs, strict=True)]
+        last, shape = np.full(node.size, width), (node.size, width + 1)
+        shift = PreciseMatrix.of_entries(shape, np.arange(node.size), last, op.shift)
+        forms[position] = PreciseMatrix.total([shift, *products])
     return forms
 
 

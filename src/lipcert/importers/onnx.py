@@ -14,9 +14,9 @@ import numpy as np
 from lipcert.errors import InvalidInput, LipcertError, UnreadableModel
 from lipcert.importers import faithful
 from lipcert.importers.builder import PART, Room, Tensor, Unsupported
-from lipcert.importers.faithful import Imported, Original, confirm
+from lipcert.importers.faithful import Original, confirm
 from lipcert.importers.graph import Graph
-from lipcert.importers.lowering import lower
+from lipcert.importers.lowering import Imported, lower
 from lipcert.importers.untrusted import LARGEST_INPUT, few, line, shown
 from lipcert.importers.windows import positions
 from lipcert.model.arrays import Array

@@ -220,12 +220,11 @@ class PreciseMatrix:
         return PreciseMatrix((index.size, int(size)), rows, index[rows], Precise.of(np.ones(rows.size)))
 
     @staticmethod
-    def total(matrices: Sequence[PreciseMatrix], shape: tuple[int, int]) -> PreciseMatrix:
+    def total(matrices: Sequence[PreciseMatrix]) -> PreciseMatrix:
         """The sum of matrices of one shape."""
-        if len(matrices) == 1:
-            return matrices[0]
-        joined = PreciseMatrix.stacked([PreciseMatrix.choosing(np.zeros(0, dtype=int), shape[1]), *matrices])
-        return PreciseMatrix.of_entries(shape, joined.rows % max(shape[0], 1), joined.columns, joined.values)
+        (first, *others), shape = [one for one in matrices if one.rows.size] or matrices[:1], matrices[0].shape
+        joined = PreciseMatrix.stacked([first, *others]) if others else first
+        return PreciseMatrix.of_entries(shape, joined.rows % shape[0], joined.columns, joined.values)
 
     @staticmethod
     def stacked(matrices: Sequence[PreciseMatrix]) -> PreciseMatrix:
@@ -252,14 +251,6 @@ class PreciseMatrix:
     def ones(self) -> bool:
         """Whether it only chooses and adds."""
         return bool((self.values.high == 1.0).all() and not self.values.low.any() and not self.values.error.any())
-
-    def times(self, vector: Precise) -> Precise:
-        """The product with a vector."""
-        if vector.nothing.all():
-            return Precise.of(np.zeros(self.shape[0]))
-        terms = self.values * vector.take(self.columns)
-        product = PreciseMatrix.of_entries((self.shape[0], 1), self.rows, np.zeros_like(self.rows), terms)
-        return product.values.each(lambda part: np.bincount(product.rows, part, self.shape[0]))
 
     def __matmul__(self, other: PreciseMatrix) -> PreciseMatrix:
         """self·other, term by term; an infinity alone where that would take too many terms."""

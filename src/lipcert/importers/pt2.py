@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from lipcert.errors import LipcertError, UnreadableModel
-from lipcert.importers.faithful import Imported
+from lipcert.importers.lowering import Imported
 from lipcert.importers.untrusted import check_archive, few, line
 
 try:

@@ -18,9 +18,9 @@ import numpy as np
 
 from lipcert.errors import InvalidInput, LipcertError, UnreadableModel
 from lipcert.importers.builder import Tensor, Unsupported
-from lipcert.importers.faithful import DOUBLE, SINGLE, Imported, Original, confirm
+from lipcert.importers.faithful import DOUBLE, SINGLE, Original, confirm
 from lipcert.importers.graph import Graph
-from lipcert.importers.lowering import lower
+from lipcert.importers.lowering import Imported, lower
 from lipcert.importers.untrusted import few, line
 from lipcert.model.arrays import Array
 from lipcert.runtime.clock import clock
