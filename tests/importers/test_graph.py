@@ -245,8 +245,7 @@ def test_shapes_that_do_not_fit_are_offenders() -> None:
         "e": lambda: build.concat([build.input, np.ones((1, 1))], 0),
         "f": lambda: build.activate(build.input, "elu", alpha=-1.0),
     }.items():
-        with build.reading(name, "Kind", (2, 3)):
-            wrong()
+        build.step(name, "Kind", [(2, 3)], (), lambda _, wrong=wrong: [wrong()])
     with pytest.raises(lc.UnreadableModel) as caught:
         build.finish(build.input)
     lines = str(caught.value).splitlines()

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -104,15 +103,6 @@ class Builder:
         self.source, self.kind = "input", "Input"
         self.input = self.add_node(ops.Input(), (), tuple(shape))
 
-    @contextmanager
-    def reading(self, source: str, kind: str, shape: tuple[int, ...] | None) -> Iterator[None]:
-        """Within the block, nodes belong to this operation of the model, and what it cannot do is noted."""
-        self.source, self.kind = source, kind
-        try:
-            yield
-        except (Unsupported, LipcertError) as reason:  # LipcertError: a parameter outside what an activation allows
-            self.offenders.append(Offender(source, kind, shape, str(reason)))
-
     def step(
         self,
         source: str,
@@ -125,12 +115,15 @@ class Builder:
 
         ``read`` is told whether one of the operands is unknown.
         """
-        with self.reading(source, kind, shapes[0] if shapes else None):
+        self.source, self.kind = source, kind
+        try:
             if any(isinstance(operand, Positions) for operand in operands):
                 raise Unsupported(Positions.reason)
             found = read(any(isinstance(operand, Opaque) for operand in operands))
             if found is not None:
                 return found
+        except (Unsupported, LipcertError) as reason:  # LipcertError: a parameter outside what an activation allows
+            self.offenders.append(Offender(source, kind, shapes[0] if shapes else None, str(reason)))
         nodes = tuple(operand.node for operand in operands if isinstance(operand, Tensor))
         return [Opaque() if shape is None else self.add_node(ops.Unknown(), nodes, shape) for shape in shapes]
 
@@ -274,8 +267,8 @@ class Builder:
             return self.scale(y, x) if isinstance(y, Tensor) else self.scale(self.tensor(x), y)
         pair, shape = self._paired(x, y)
         if found := gates.product(self.nodes, *pair):
-            bent = self.activate(self.scale(Tensor(found.root, shape), found.inner), found.name)
-            return self.scale(bent, found.outer)
+            name, root, inner, outer = found
+            return self.scale(self.activate(self.scale(Tensor(root, shape), inner), name), outer)
         index = positions(shape).reshape(-1, 1)
         return self.add_node(ops.Bilinear(index, index), pair, shape)
 

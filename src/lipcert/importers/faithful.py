@@ -166,14 +166,8 @@ def sample(inputs: int, seed: int) -> Array:
     rng = np.random.default_rng(seed)
     spread = np.array(SIZES)[:, None]
     mixed = 10.0 ** rng.uniform(-3.0, 12.0, (4, inputs))
-    return np.concatenate(
-        [
-            np.zeros((1, inputs)),
-            rng.random((4, inputs)),
-            spread * rng.standard_normal((len(spread), inputs)),
-            mixed * rng.standard_normal((4, inputs)),
-        ]
-    )
+    unit, normal = rng.random((4, inputs)), spread * rng.standard_normal((len(spread), inputs))
+    return np.concatenate([np.zeros((1, inputs)), unit, normal, mixed * rng.standard_normal((4, inputs))])
 
 
 def at_kinks(network: Network, tests: Array, rng: np.random.Generator) -> Array:
@@ -186,29 +180,28 @@ def at_kinks(network: Network, tests: Array, rng: np.random.Generator) -> Array:
     tests = tests[:: -(-len(tests) // min(_rows(network), max(_FEWEST, int(_WORK / work))))]
     size = np.abs(tests).max(axis=1)
     tests = tests[np.argsort(np.where(size == 0.0, np.inf, size), kind="stable")]
-    parts = [
-        (np.full(index.size, place), index, np.broadcast_to(knot, index.shape))
+    kinks = [
+        (place, neuron, knot)
         for place, layer in enumerate(network.layers)
         for row, index in (layer.plain.groups if layer.plain else ())
-        for knot in (row.knots(np.zeros(index.size)) if row.row.kinks else ())
+        for knots in (row.knots(np.zeros(index.size)) if row.row.kinks else ())
+        for neuron, knot in zip(index, np.broadcast_to(knots, index.shape), strict=True)
     ]
-    places, neurons, knots = map(np.concatenate, zip(*parts, strict=True)) if parts else np.zeros((3, 0))
     limit = int(np.clip(_KINK_WORK / (120.0 * work), 2, _MOST_KINKS))
-    chosen = rng.permutation(knots.size) if knots.size > limit else np.arange(knots.size)
     found: list[tuple[Any, ...]] = []
     with np.errstate(all="ignore"):
         seen = network.preactivations(tests)
-        for k in chosen:
-            value = seen[places[k]][:, neurons[k]] - knots[k]
+        for k in rng.permutation(len(kinks)) if len(kinks) > limit else range(len(kinks)):
+            place, neuron, knot = kinks[k]
+            value = seen[place][:, neuron] - knot
             below, above = (np.flatnonzero(side & np.isfinite(value)) for side in (value < 0.0, value >= 0.0))
             if below.size and above.size:
-                found.append((k, tests[below[0]], tests[above[0]]))
+                found.append((place, neuron, knot, tests[below[0]], tests[above[0]]))
             if len(found) == limit:
                 break
         if not found:
             return np.zeros((0, network.inputs))
-        which, low, high = (np.array(part) for part in zip(*found, strict=True))
-        layers, neurons, knots = places[which], neurons[which], knots[which]
+        layers, neurons, knots, low, high = (np.array(part) for part in zip(*found, strict=True))
         before = network.slice(0, int(layers.max()) + 1)
         for _ in range(70):
             middle = 0.5 * low + 0.5 * high

@@ -7,7 +7,6 @@ x·clip(x + 3, 0, 6)/6, with the constants in any place; people write x·x.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -19,30 +18,19 @@ _GATES = {"sigmoid": "silu", "tanh(softplus)": "mish", "hardsigmoid": "hardswish
 """ψ → the activation x·ψ(x)."""
 
 
-@dataclass(frozen=True)
-class _Line:
-    """factor·x + shift, the same for all elements, with x the value of node ``root``."""
+_Line = tuple[int, Precise, Precise]
+"""The node of x, factor and shift of factor·x + shift, the same for all elements."""
 
-    root: int
-    factor: Precise
-    shift: Precise
-
-
-@dataclass(frozen=True)
-class Gate:
-    """outer·φ(inner·x) with φ a row of the table and x the value of node ``root``."""
-
-    name: str
-    root: int
-    inner: Precise
-    outer: Precise
+Gate = tuple[str, int, Precise, Precise]
+"""The name of φ, the node of x, inner and outer of outer·φ(inner·x)."""
 
 
 def product(nodes: Sequence[Node], one: int, two: int) -> Gate | None:
     """The activation that the product of two nodes is, if it is one."""
     lines = _common(nodes, one, two)
-    if lines is not None and all(line.shift.nothing for line in lines):
-        return Gate("square", lines[0].root, _ONE, lines[0].factor * lines[1].factor)
+    if lines is not None and all(shift.nothing for _, _, shift in lines):
+        (root, a, _), (_, b, _) = lines
+        return "square", root, _ONE, a * b
     return _match(nodes, one, two) or _match(nodes, two, one)
 
 
@@ -52,18 +40,18 @@ def _line(nodes: Sequence[Node], position: int, until: Collection[int] = ()) -> 
     while position not in until and isinstance(op := nodes[position].op, Linear) and op.scaling is not None:
         factor, shift = factor * op.scaling[0], shift + factor * op.scaling[1]
         (position,) = nodes[position].inputs
-    return _Line(position, factor, shift)
+    return position, factor, shift
 
 
 def _common(nodes: Sequence[Node], one: int, two: int) -> tuple[_Line, _Line] | None:
     """Two nodes as lines over the nearest value that both are lines over; the second is no constant."""
-    root, chain = _line(nodes, one).root, [one]
+    root, chain = _line(nodes, one)[0], [one]
     while chain[-1] != root:
         chain += nodes[chain[-1]].inputs
     second = _line(nodes, two, chain)
-    if second.root not in chain or second.factor.nothing:
+    if second[0] not in chain or second[1].nothing:
         return None
-    return _line(nodes, one, (second.root,)), second
+    return _line(nodes, one, second[:1]), second
 
 
 def _match(nodes: Sequence[Node], plain: int, gate: int) -> Gate | None:
@@ -73,17 +61,17 @@ def _match(nodes: Sequence[Node], plain: int, gate: int) -> Gate | None:
     so no constant has to be near another: x·(1 + erf(dx)) is 2/t·gelu(tx) with t = d·√2, and x·clip(αx + 1/2, 0, 1) is
     1/t·hardswish(tx) with t = 6α, whatever d and α are.
     """
-    bent = _line(nodes, gate)
-    inner = nodes[bent.root]
+    place, c, e = _line(nodes, gate)
+    inner = nodes[place]
     if not isinstance(inner.op, Apply):
         return None
-    c, e, name, (parent,) = bent.factor, bent.shift, _name(inner), inner.inputs
+    name, (parent,) = _name(inner), inner.inputs
     if name == "tanh" and _name(nodes[parent]) == "softplus":
         name, (parent,) = "tanh(softplus)", nodes[parent].inputs
     lines = _common(nodes, plain, parent)
-    if lines is None or not lines[0].shift.nothing:
+    if lines is None or not lines[0][2].nothing:
         return None
-    (root, a, _), (_, d, f) = ((line.root, line.factor, line.shift) for line in lines)
+    (root, a, _), (_, d, f) = lines
     kind, turn = None, d
     if name == "erf" and f.nothing and (e - c).nothing:
         kind, turn, c = "gelu", _ROOT_TWO * d, 2.0 * c
@@ -93,7 +81,7 @@ def _match(nodes: Sequence[Node], plain: int, gate: int) -> Gate | None:
         kind = _GATES[name]
         if name == "hardsigmoid":
             turn = 6.0 * Precise.of(inner.op.neurons.groups[0][0].parameters[0]) * d
-    return None if kind is None else Gate(kind, root, turn, a * c * turn.reciprocal())
+    return None if kind is None else (kind, root, turn, a * c * turn.reciprocal())
 
 
 def _name(node: Node) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -11,9 +12,9 @@ from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 
 from lipcert.importers.convolutions import recognised
 from lipcert.importers.graph import Apply, Bilinear, Graph, Input, Linear, Node, Offender, Softmax, refuse
-from lipcert.importers.precise import Precise, PreciseMatrix
+from lipcert.importers.precise import PreciseMatrix
 from lipcert.model.activations import Activation
-from lipcert.model.arrays import Array, Parameter, Weight
+from lipcert.model.arrays import Array, Weight
 from lipcert.model.convolution import Convolution
 from lipcert.model.couplings import Coupling
 from lipcert.model.network import Layer, Network, Neurons
@@ -147,20 +148,16 @@ def _forms(graph: Graph, known: Sequence[int], targets: Sequence[int]) -> dict[i
 
 def _neurons(graph: Graph, level: Level) -> Neurons:
     """The activations of a level, then identities for what is carried; equal rows are joined."""
-    shared: dict[tuple[str, tuple[Parameter, ...]], list[Array]] = {}
-    own: list[tuple[Activation, Array]] = []
+    joined: dict[Any, tuple[Activation, list[Array]]] = {}
     start = 0
     for position in (*level.applied, *level.carried):
         node, op = graph.nodes[position], graph.nodes[position].op
         same = Neurons.of("identity", node.size)
         for row, index in (op.neurons if isinstance(op, Apply) and position in level.applied else same).groups:
-            if any(np.ndim(parameter) for parameter in row.parameters):
-                own.append((row, index + start))
-            else:
-                shared.setdefault((row.name, row.parameters), []).append(index + start)
+            alone = any(np.ndim(parameter) for parameter in row.parameters)
+            joined.setdefault(len(joined) if alone else (row.name, row.parameters), (row, []))[1].append(index + start)
         start += node.size
-    joined = [(Activation(name, parameters), np.concatenate(index)) for (name, parameters), index in shared.items()]
-    return Neurons(start, (*joined, *own))
+    return Neurons(start, tuple((row, np.concatenate(index)) for row, index in joined.values()))
 
 
 def _coupling(graph: Graph, level: Level) -> Coupling | None:

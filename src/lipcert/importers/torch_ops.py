@@ -412,29 +412,14 @@ MISSING: Final[Mapping[str, str]] = {
 }
 """What people bring most often of what is not read, and what they can do."""
 
-ARRANGING: Final = frozenset(
-    {
-        *("view", "reshape", "_unsafe_view", "flatten", "unflatten", "ravel", "view_as", "reshape_as"),
-        *("squeeze", "unsqueeze", "permute", "transpose", "swapaxes", "swapdims", "movedim", "moveaxis"),
-        *("t", "numpy_T", "mT", "flip", "roll", "rot90", "expand", "expand_as", "broadcast_to"),
-        *("repeat", "tile", "repeat_interleave", "slice", "narrow", "select", "index_select", "index", "take"),
-        *(
-            "split",
-            "split_with_sizes",
-            "tensor_split",
-            "chunk",
-            "unbind",
-            "diagonal",
-            "unfold",
-            "gather",
-            "broadcast_tensors",
-        ),
-        *("unsafe_split", "unsafe_split_with_sizes", "unsafe_chunk", "index_put", "copy", "channel_shuffle"),
-        *("cat", "stack", "hstack", "vstack", "select_scatter", "slice_scatter", "pixel_shuffle", "pixel_unshuffle"),
-        *(f"{kind}_pad{d}d" for kind in ("reflection", "replication") for d in _RANKS),
-        *(f"{kind}{d}d" for kind in ("upsample_nearest", "_upsample_nearest_exact") for d in _RANKS),
-    }
-)
+_MOVES = """
+    view reshape _unsafe_view flatten unflatten ravel view_as reshape_as squeeze unsqueeze permute transpose swapaxes
+    swapdims movedim moveaxis t numpy_T mT flip roll rot90 expand expand_as broadcast_to repeat tile repeat_interleave
+    slice narrow select index_select index take split split_with_sizes tensor_split chunk unbind diagonal unfold gather
+    broadcast_tensors unsafe_split unsafe_split_with_sizes unsafe_chunk index_put copy channel_shuffle cat stack hstack
+    vstack select_scatter slice_scatter pixel_shuffle pixel_unshuffle"""
+_MOVES_OF = ("reflection_pad", "replication_pad", "upsample_nearest", "_upsample_nearest_exact")
+ARRANGING: Final = frozenset({*_MOVES.split(), *(f"{kind}{d}d" for kind in _MOVES_OF for d in _RANKS)})
 """Operations that only move elements."""
 
 SHAPES: Final = frozenset({"zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full"})
