@@ -422,3 +422,34 @@ def test_a_part_with_fewer_inputs_of_a_network_with_products_is_verified() -> No
     network = Network.from_weights([[[1.0], [2.0]], np.eye(2), [[1.0]]], None, ["identity", ([], coupling)])
     part = lc.certify(network, lc.Ball([1.0], 0.5), lc.ClosedForm(), layers=(1, 3))
     assert np.hypot(1.5, 3.0) <= lc.verify(network, part) <= part.bound
+
+
+def test_a_shape_of_a_loop_that_makes_weights_vanish_is_refused() -> None:
+    """A rate of 6e-305 was verified, also by the second opinion, where it is 1: 1e-230·1e-100 is no float."""
+    weights = [[[1e-100], [1e-230]], [[0.0, 1e210]], [[1e20]]]
+    step, region = Network.from_weights(weights, [[0.0, -1e-24], None, None]), lc.Box([-1e207], [1e207])
+    usual = lc.contraction(Network.from_weights([[[0.5]]]), region, lc.ClosedForm(), shape=[[1.0]])
+    for M in (1e-100, 1e-95):
+        with pytest.raises(InvalidInput, match="out of the range of floats"):
+            lc.contraction(step, region, lc.ClosedForm(), shape=[[M]])
+        with pytest.raises(InvalidInput, match="out of the range of floats"):
+            lc.verify(step, replace(usual, network=step.digest, shape=np.array([[M]])))
+
+
+def test_a_chain_of_cuts_that_begins_at_no_leaf_is_refused() -> None:
+    """Half 3 has no input and is cut all the same: it ended in a KeyError."""
+    network = Network.from_weights([[[1.0], [1.0]], [[1.0, 1.0]]], [[0.0, 1.0], None])
+    tree = Tree(
+        np.array([0, 0, 0, 0, *[LEAF] * 5]),
+        np.array([0, 1, 1, 1, 0, 0, 0, 0, 0]),
+        np.zeros(9),
+        np.array([1, 5, 3, 7, 0, 0, 0, 0, 0]),
+        0.0,
+        np.array([3, 3, 7, 7]),
+        np.array([0, 1, 0, 1]),
+        np.array([1.0, -1.0, 1.0, -1.0]),
+        passed=np.array([2, 3]),
+    )
+    claim = lc.certify(network, lc.Everywhere(), lc.ClosedForm())
+    with pytest.raises(ProofFailed, match="no child of another"):
+        lc.verify(network, replace(claim, tree=tree))

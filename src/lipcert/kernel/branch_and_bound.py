@@ -441,6 +441,8 @@ class Cover:
 
     def leaf(self, node: int) -> Leaf:
         """A piece that is not cut."""
+        if node not in self._leaves:
+            raise ProofFailed("the pieces do not cover the region: a node is cut twice, or is no child of another")
         return self._leaves[node]
 
     def leaves(self, room: bool = True) -> Array:
@@ -451,9 +453,9 @@ class Cover:
 
     def cut(self, nodes: Sequence[int], layer: Array, index: Array, value: Array) -> list[Leaf]:
         """Cut some leaves, each along an axis or by a neuron; the halves that may have an input are returned."""
-        if len(set(nodes)) != len(nodes) or not all(node in self._leaves for node in nodes):
-            raise ProofFailed("the pieces do not cover the region: a node is cut twice, or is no child of another")
-        halves = self.bounding.halves(Pieces.stack([self._leaves[node].piece for node in nodes]), layer, index, value)
+        if len(set(nodes)) != len(nodes):
+            raise ProofFailed("the pieces do not cover the region: a node is cut twice")
+        halves = self.bounding.halves(Pieces.stack([self.leaf(node).piece for node in nodes]), layer, index, value)
         cuts = zip(nodes, layer.tolist(), index.tolist(), value.tolist(), strict=True)
         found = self._add(halves, [(node, cut) for node, *cut in cuts for _ in range(2)])
         return [leaf for leaf in found if (leaf.piece.values > self.bounding.least).any()]
@@ -465,7 +467,7 @@ class Cover:
         is bounded: one has no input, the other keeps the bound. Cuts of a layer are proved together, with what is left
         by those of layers before.
         """
-        leaf, bounding, rows = self._leaves[node], self.bounding, np.arange(len(place))
+        leaf, bounding, rows = self.leaf(node), self.bounding, np.arange(len(place))
         right = np.isfinite(weights).all(axis=1) & np.isfinite(value) & ((weights[rows, place] < 0.0) == above)
         layer = np.searchsorted(bounding.starts, place, side="right") - 1
         piece, empty = leaf.piece.take(np.zeros(1, dtype=int)), np.full(bounding.rows, bounding.least)
@@ -490,7 +492,7 @@ class Cover:
 
     def drop(self, node: int, weights: Array) -> bool:
         """Whether weights of the neurons prove that a leaf has no input; then it counts no more."""
-        if not np.isfinite(weights).all() or not self.bounding.is_void(self._leaves[node].piece, weights):
+        if not np.isfinite(weights).all() or not self.bounding.is_void(self.leaf(node).piece, weights):
             return False
         self._void[node] = np.array(weights)
         self._nodes[node] = self._nodes[node]._replace(values=np.full(self.bounding.rows, self.bounding.least))
@@ -600,7 +602,7 @@ def _confine(cover: Cover, tree: Tree, chain: Array, rows: dict[int, Array]) -> 
     void = np.where(above, first, first + 1)
     sizes = np.array([*cover.bounding.network.sizes[1:-1], 0])
     there = (tree.layer[chain] >= 0) & (tree.layer[chain] < len(sizes)) & (tree.index[chain] >= 0)
-    if not there.all() or (tree.index[chain] >= sizes[tree.layer[chain]]).any() or not 0 <= chain[0] < cover.pieces:
+    if not there.all() or (tree.index[chain] >= sizes[tree.layer[chain]]).any():
         raise ProofFailed("the tree cuts something that the network does not have")
     if not all(int(node) in rows for node in void):
         raise ProofFailed("the tree lacks the weights of a side that it leaves out")

@@ -16,6 +16,8 @@ from lipcert.model.network import Network
 Exact: TypeAlias = list[list[Fraction]]
 _LARGEST = 10**100
 """Entries of an inverse at most: squares of larger ones would not be floats."""
+_LIMIT = Fraction(2**1000)
+"""Floats between the inverse of this and this are within a rounding of what they stand for."""
 
 
 def exact(matrix: Array) -> Exact:
@@ -48,8 +50,10 @@ def times(left: Exact, right: Exact) -> Exact:
     return [[sum((a * b for a, b in zip(row, column, strict=True)), Fraction()) for column in columns] for row in left]
 
 
-def nearest(matrix: Exact) -> Array:
-    """The floats nearest to fractions."""
+def nearest(matrix: Exact, least: Fraction = 1 / _LIMIT) -> Array:
+    """The floats nearest to fractions, within a rounding of each from the ``least`` on; an error where floats end."""
+    if any(entry and not least <= abs(entry) <= _LIMIT for row in matrix for entry in row):
+        raise InvalidInput("the shape takes numbers out of the range of floats; give states in other units")
     return np.array([[float(entry) for entry in row] for row in matrix])
 
 
@@ -68,12 +72,13 @@ def in_coordinates(step: Network, shape: Array) -> Network:
 def moved(shape: Array, lower: Array, upper: Array) -> tuple[Array, Array]:
     """The corners of a box that contains M⁻¹x for all x between two corners."""
     ends = list(zip(map(Fraction, lower.tolist()), map(Fraction, upper.tolist()), strict=True))
-    low, high = [], []
+    found: Exact = [[], []]
     for row in inverse(shape):
         sides = [(entry * a, entry * b) for entry, (a, b) in zip(row, ends, strict=True)]
-        low.append(float(sum(map(min, sides))))
-        high.append(float(sum(map(max, sides))))
-    return down(np.array(low)), up(np.array(high))
+        found[0].append(sum(map(min, sides), Fraction()))
+        found[1].append(sum(map(max, sides), Fraction()))
+    low, high = nearest(found, Fraction())
+    return down(low), up(high)
 
 
 def stretch(shape: Array) -> float:
