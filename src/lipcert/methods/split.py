@@ -185,10 +185,10 @@ def passed_on(found: Iterable[Candidate], best: Candidate) -> Generator[Candidat
 
 def can_cut(problem: Problem) -> bool:
     """Whether the region can be cut; all of space can if the network is piecewise linear."""
-    layers = problem.network.layers
-    rows = [row for layer in layers if layer.neurons for row, _ in layer.neurons.groups]
-    straight = all(shape == STRAIGHT for row in rows for shape in row.shape)
-    return not problem.network.coupled and (problem.region.bounded or straight)
+    if problem.network.coupled or problem.region.bounded:
+        return not problem.network.coupled
+    rows = [row for layer in problem.network.layers if layer.neurons for row, _ in layer.neurons.groups]
+    return all(shape == STRAIGHT for row in rows for shape in row.shape)
 
 
 def affordable(problem: Problem, share: float = 1.0) -> bool:
