@@ -378,7 +378,7 @@ class Approx:
     entries that mirror each other may differ by what they lost, u of which is less than what UP adds to errors.
     """
 
-    __slots__ = ("_floor", "_inner", "_inner_turned", "_size", "_sums", "_turned", "_units", "value")
+    __slots__ = ("_floor", "_inner", "_inner_turned", "_size", "_sums", "_turned", "_units", "symmetric", "value")
 
     def __init__(
         self,
@@ -389,7 +389,8 @@ class Approx:
         symmetric: bool = False,
     ) -> None:
         self.value, self._units, self._inner, self._inner_turned = value, units, inner, inner_turned
-        self._turned: Approx | None = self if symmetric else None
+        self.symmetric = symmetric
+        self._turned: Approx | None = None
         self._size: Array | None = None
         self._sums: Array | None = None
         self._floor: Any = 1.0
@@ -406,14 +407,13 @@ class Approx:
         return Approx(entries[..., None] * np.eye(entries.shape[-1]), symmetric=True)
 
     @property
-    def symmetric(self) -> bool:
-        return self._turned is self
-
-    @property
     def T(self) -> Approx:
+        """Aᵀ, which does not know A, so that large matrices are gone when they are no longer in use."""
+        if self.symmetric:
+            return self
         if self._turned is None:
             self._turned = Approx(transpose(self.value), self._units, self._inner_turned, self._inner)
-            self._turned._turned, self._turned._floor = self, self._floor
+            self._turned._floor = self._floor
             self._turned._size = None if self._size is None else transpose(self._size)
         return self._turned
 
@@ -444,7 +444,11 @@ class Approx:
         return (self.reach() + self.err()) * UP
 
     def __matmul__(self, other: Approx) -> Approx:
-        return Approx(_product(self.value, other.value), 0.0, _through(self, other), _through(other.T, self.T))
+        return self.times_as(other, _product(self.value, other.value))
+
+    def times_as(self, other: Approx, value: Weight) -> Approx:
+        """A B, whose floats are computed as sums of products in any order."""
+        return Approx(value, 0.0, _through(self, other), _through(other.T, self.T))
 
     def __add__(self, other: Approx) -> Approx:
         sides = _both(self, other), _both(self.T, other.T)

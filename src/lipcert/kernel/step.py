@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -53,8 +54,9 @@ class Image:
         half, weight = self.half, self.weight
         if kept is not None:
             half, weight = None if half is None else _rows(half, kept), _rows(weight, kept)
-        self.half = None  # it is large, and not needed again
-        S = congruence(self.P, weight, half)
+        P, self.P, self.half = self.P, None, None  # they are large, and not needed again
+        S = congruence(P, weight, half)
+        del P, half
         S = np.broadcast_to(S, (len(self.exponent), *S.shape[-2:]))
         mean = np.trace(S, axis1=-2, axis2=-1) / S.shape[-1]
         if not np.isfinite(mean).all():  # its diagonal has the row sums of |S| times something
@@ -132,19 +134,19 @@ def activate(S: Array, alpha: Array, beta: Array, hint: Array, signed: bool = Fa
     moving = (r > 0) & (signed | (np.diagonal(S, axis1=-2, axis2=-1) > 0))  # a neuron with S_ll = 0 does not move
     active = np.argsort(~moving, axis=-1, kind="stable")[:, : int(moving.sum(axis=-1).max(initial=0))]
     on = picked(moving, active)
-    P = Approx(S, symmetric=True).scaled(m, m)
+    P = Approx(S, symmetric=True)
     if not active.shape[-1]:
         none = np.zeros(active.shape)
-        return Step(P.above(), active, m, none, none, none, S[:, :0, :0], S[:, :0])
+        return Step(P.scaled(m, m).above(), active, m, none, none, none, S[:, :0, :0], S[:, :0])
     rows, part = _open_block(S, active, moving)
     L, C, h, g = _factor(S, part, m, r, active, on, hint)
     M = Approx(rows).scaled(h, m)
-    X = _solved(L, M.value)
-    off = M - Approx(L) @ Approx(X)
+    X = _each(linalg.blas.dtrsm, L, M.value)  # about L⁻¹M; whatever comes is checked
+    off = M - Approx(L).times_as(Approx(X), _each(linalg.blas.dtrmm, L, X))
     lifted = up(1.0 + total(factor_rows(C, L), off.rows()))
-    raised = _placed(m, active, np.where(on, (Near.of(lifted) / g / g).above, 0.0))
-    P = P + Approx(X).T.gram()
-    return Step(P.above(up(raised + off.T.rows())), active, m, h, g, lifted, L, X)
+    raised = up(_placed(m, active, np.where(on, (Near.of(lifted) / g / g).above, 0.0)) + off.T.rows())
+    del rows, part, C, M, off  # they may be large
+    return Step((P.scaled(m, m) + Approx(X).T.gram()).above(raised), active, m, h, g, lifted, L, X)
 
 
 _WIDE = 512
@@ -219,9 +221,10 @@ def _placed(like: Array, which: Array, values: Array) -> Array:
     return full
 
 
-def _solved(L: Array, M: Array) -> Array:
-    """About L⁻¹M, for stacks; whatever comes is checked."""
-    return np.stack([linalg.lapack.dtrtrs(one.T, two, lower=0, trans=1)[0] for one, two in zip(L, M, strict=True)])
+def _each(routine: Callable[..., Array], L: Array, M: Array) -> Array:
+    """L⁻¹M or L M by a routine of BLAS, for stacks of lower triangles."""
+    found = [routine(1.0, one.T, two.T, side=1).T for one, two in zip(L, M, strict=True)]
+    return found[0][None] if len(found) == 1 else np.stack(found)
 
 
 def _factor(

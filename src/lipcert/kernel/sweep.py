@@ -173,7 +173,7 @@ class Sweep:
         carry, P = self.local or needs_bound, None
         for index, layer in enumerate(hidden):
             assert layer.plain is not None
-            image = Image(P, self.exponent, self.weight) if carry else None
+            image, P = Image(P, self.exponent, self.weight) if carry else None, None
             axes = None if image is None or (self.pieces and not self.local) else image.axes()
             interval = self._interval(index, layer.size, axes)
             first = interval[0][:, : layer.plain.size], interval[1][:, : layer.plain.size]

@@ -103,7 +103,10 @@ def closed_form(stage: Stage) -> Array:
 def _spread(stage: Stage, tolerance: float = _ENOUGH) -> Array:
     """λmax(D_r S D_r)."""
     active, r = stage.active, stage.r
-    return largest(r[active, None] * stage.S[np.ix_(active, active)] * r[active], tolerance)
+    block = stage.S[np.ix_(active, active)]
+    block *= r[active, None]
+    block *= r[active]
+    return largest(block, tolerance)
 
 
 def _sigma(stage: Stage, ahead: Weight) -> Array:
