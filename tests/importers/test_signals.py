@@ -10,114 +10,41 @@ import pytest
 import lipcert as lc
 
 torch = pytest.importorskip("torch")
-nn = torch.nn
+from test_zoo import fn  # noqa: E402 - needs PyTorch
+from torch import nn  # noqa: E402
+from torch.nn import functional as F  # noqa: E402
+
+from modules import Wrapped  # noqa: E402 - needs PyTorch
 
 
-class Attention(nn.Module):  # type: ignore[misc, name-defined]
+def attention(s: Any, x: Any) -> Any:
     """Attention written by hand, with a class token and positions."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.token, self.place = nn.Parameter(torch.randn(1, 4)), nn.Parameter(torch.randn(4, 4))
-        self.q, self.k, self.v = (nn.Linear(4, 4) for _ in range(3))
-
-    def forward(self, x: Any) -> Any:
-        x = torch.cat([self.token.expand(len(x), 1, 4), x], 1) + self.place
-        return torch.softmax(self.q(x) @ self.k(x).mT / 2.0, -1) @ self.v(x) + x
+    x = torch.cat([s.token.expand(len(x), 1, 4), x], 1) + s.place
+    return torch.softmax(s.q(x) @ s.k(x).mT / 2.0, -1) @ s.v(x) + x
 
 
-class Self(nn.Module):  # type: ignore[misc, name-defined]
-    """nn.MultiheadAttention of a sequence with itself."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.inner = nn.MultiheadAttention(4, 2, batch_first=True)
-
-    def forward(self, x: Any) -> Any:
-        return self.inner(x, x, x, need_weights=False)[0]
-
-
-class Causal(nn.Module):  # type: ignore[misc, name-defined]
+def causal(s: Any, x: Any) -> Any:
     """scaled_dot_product_attention that looks back only."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.qkv = nn.Linear(4, 12)
-
-    def forward(self, x: Any) -> Any:
-        q, k, v = self.qkv(x).chunk(3, -1)
-        return nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+    q, k, v = s.qkv(x).chunk(3, -1)
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True)
 
 
-class ByHand(nn.Module):  # type: ignore[misc, name-defined]
+def by_hand(s: Any, x: Any) -> Any:
     """Causal attention as in small language models: scores of later places are replaced by -inf."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.qkv = nn.Linear(4, 12)
-        self.register_buffer("seen", torch.tril(torch.ones(3, 3)))
-
-    def forward(self, x: Any) -> Any:
-        q, k, v = self.qkv(x).split(4, dim=-1)
-        scores = (q @ k.transpose(-2, -1)).masked_fill(self.seen == 0, float("-inf"))
-        return torch.softmax(scores, dim=-1) @ v
+    q, k, v = s.qkv(x).split(4, dim=-1)
+    scores = (q @ k.transpose(-2, -1)).masked_fill(s.seen == 0, float("-inf"))
+    return torch.softmax(scores, dim=-1) @ v
 
 
-class SwiGLU(nn.Module):  # type: ignore[misc, name-defined]
-    """silu(Wx)·Vx."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.w, self.v, self.out = nn.Linear(4, 6), nn.Linear(4, 6), nn.Linear(6, 3)
-
-    def forward(self, x: Any) -> Any:
-        return self.out(nn.functional.silu(self.w(x)) * self.v(x))
-
-
-class Squeeze(nn.Module):  # type: ignore[misc, name-defined]
+def squeeze(s: Any, x: Any) -> Any:
     """Squeeze and excitation of channels."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.conv, self.gate = nn.Conv2d(1, 4, 3, padding=1), nn.Sequential(nn.Linear(4, 2), nn.ReLU(), nn.Linear(2, 4))
-
-    def forward(self, x: Any) -> Any:
-        x = torch.relu(self.conv(x))
-        return x * torch.sigmoid(self.gate(x.mean((2, 3))))[:, :, None, None]
+    x = torch.relu(s.conv(x))
+    return x * torch.sigmoid(s.gate(x.mean((2, 3))))[:, :, None, None]
 
 
-class Last(nn.Module):  # type: ignore[misc, name-defined]
+def last(layer: Any) -> Any:
     """The last output of a recurrent layer."""
-
-    def __init__(self, layer: Any) -> None:
-        super().__init__()
-        self.layer = layer
-
-    def forward(self, x: Any) -> Any:
-        return self.layer(x)[0][:, -1]
-
-
-class Cell(nn.Module):  # type: ignore[misc, name-defined]
-    """Two steps of a cell."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.cell = nn.LSTMCell(3, 4)
-
-    def forward(self, x: Any) -> Any:
-        h, c = self.cell(x)
-        return self.cell(x, (h, c))[0]
-
-
-class Of(nn.Module):  # type: ignore[misc, name-defined]
-    """A function of one tensor."""
-
-    def __init__(self, function: Callable[[Any], Any]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, x: Any) -> Any:
-        return self.function(x)
+    return Wrapped(lambda s, x: s.layer(x)[0][:, -1], layer=layer)
 
 
 def cart_pole(x: Any) -> Any:
@@ -130,11 +57,23 @@ def cart_pole(x: Any) -> Any:
 
 
 CASES: dict[str, tuple[Callable[[], Any], tuple[int, ...]]] = {
-    "attention": (Attention, (1, 3, 4)),
-    "multihead": (Self, (1, 3, 4)),
-    "causal": (Causal, (1, 3, 4)),
-    "causal by hand": (ByHand, (1, 3, 4)),
-    "a weight from the input": (lambda: Of(lambda x: nn.functional.linear(x[:, :2], x[0, 2:].view(3, 2))), (1, 8)),
+    "attention": (
+        lambda: Wrapped(
+            attention,
+            **{name: nn.Parameter(torch.randn(n, 4)) for name, n in (("token", 1), ("place", 4))},
+            **{name: nn.Linear(4, 4) for name in "qkv"},
+        ),
+        (1, 3, 4),
+    ),
+    "multihead": (
+        lambda: Wrapped(
+            lambda s, x: s.inner(x, x, x, need_weights=False)[0], inner=nn.MultiheadAttention(4, 2, batch_first=True)
+        ),
+        (1, 3, 4),
+    ),
+    "causal": (lambda: Wrapped(causal, qkv=nn.Linear(4, 12)), (1, 3, 4)),
+    "causal by hand": (lambda: Wrapped(by_hand, qkv=nn.Linear(4, 12), seen=torch.tril(torch.ones(3, 3))), (1, 3, 4)),
+    "a weight from the input": (lambda: fn(lambda x: F.linear(x[:, :2], x[0, 2:].view(3, 2))), (1, 8)),
     "encoder": (lambda: nn.TransformerEncoderLayer(4, 2, 6, batch_first=True), (1, 3, 4)),
     "norm first": (
         lambda: nn.TransformerEncoderLayer(4, 2, 6, batch_first=True, norm_first=True, activation="gelu"),
@@ -145,26 +84,38 @@ CASES: dict[str, tuple[Callable[[], Any], tuple[int, ...]]] = {
     "group norm": (lambda: nn.Sequential(nn.Conv2d(1, 4, 2), nn.GroupNorm(2, 4), nn.Tanh()), (1, 1, 3, 3)),
     "instance norm": (lambda: nn.Sequential(nn.Conv2d(1, 2, 2), nn.InstanceNorm2d(2, affine=True)), (1, 1, 4, 4)),
     "layer norm by hand": (
-        lambda: Of(lambda x: (x - x.mean(-1, True)) / torch.sqrt(x.var(-1, keepdim=True, unbiased=False) + 0.1)),
+        lambda: fn(lambda x: (x - x.mean(-1, True)) / torch.sqrt(x.var(-1, keepdim=True, unbiased=False) + 0.1)),
         (1, 4),
     ),
-    "deviations": (lambda: Of(lambda x: (x / (1.0 + x.std())) @ torch.ones(4, 1).to(x) + x.var((0, 1))), (1, 4)),
-    "on the sphere": (lambda: Of(lambda x: nn.functional.normalize(x, dim=-1)), (1, 3)),
-    "cosine": (lambda: Of(lambda x: torch.cosine_similarity(x, torch.ones(1, 3).to(x))), (1, 3)),
-    "log sum exp": (lambda: Of(lambda x: x.logsumexp(-1) + torch.log1p(x * x).sum() + torch.expm1(x**4).sum()), (1, 3)),
-    "swiglu": (SwiGLU, (1, 4)),
+    "deviations": (lambda: fn(lambda x: (x / (1.0 + x.std())) @ torch.ones(4, 1).to(x) + x.var((0, 1))), (1, 4)),
+    "on the sphere": (lambda: fn(lambda x: F.normalize(x, dim=-1)), (1, 3)),
+    "cosine": (lambda: fn(lambda x: torch.cosine_similarity(x, torch.ones(1, 3).to(x))), (1, 3)),
+    "log sum exp": (lambda: fn(lambda x: x.logsumexp(-1) + torch.log1p(x * x).sum() + torch.expm1(x**4).sum()), (1, 3)),
+    "swiglu": (
+        lambda: Wrapped(
+            lambda s, x: s.out(F.silu(s.w(x)) * s.v(x)), w=nn.Linear(4, 6), v=nn.Linear(4, 6), out=nn.Linear(6, 3)
+        ),
+        (1, 4),
+    ),
     "glu": (lambda: nn.Sequential(nn.Linear(3, 8), nn.GLU(), nn.Linear(4, 2)), (1, 3)),
-    "squeeze": (Squeeze, (1, 1, 4, 4)),
-    "lstm": (lambda: Last(nn.LSTM(3, 4, num_layers=2, batch_first=True)), (1, 4, 3)),
-    "gru": (lambda: Last(nn.GRU(3, 4, batch_first=True, bidirectional=True)), (1, 3, 3)),
-    "rnn": (lambda: Last(nn.RNN(3, 4, batch_first=True)), (1, 4, 3)),
-    "cell": (Cell, (1, 3)),
+    "squeeze": (
+        lambda: Wrapped(
+            squeeze,
+            conv=nn.Conv2d(1, 4, 3, padding=1),
+            gate=nn.Sequential(nn.Linear(4, 2), nn.ReLU(), nn.Linear(2, 4)),
+        ),
+        (1, 1, 4, 4),
+    ),
+    "lstm": (lambda: last(nn.LSTM(3, 4, num_layers=2, batch_first=True)), (1, 4, 3)),
+    "gru": (lambda: last(nn.GRU(3, 4, batch_first=True, bidirectional=True)), (1, 3, 3)),
+    "rnn": (lambda: last(nn.RNN(3, 4, batch_first=True)), (1, 4, 3)),
+    "cell": (lambda: Wrapped(lambda s, x: s.cell(x, s.cell(x))[0], cell=nn.LSTMCell(3, 4)), (1, 3)),
     "softmax": (lambda: nn.Sequential(nn.Linear(3, 4), nn.Softmax(-1)), (1, 3)),
     "log softmax": (lambda: nn.Sequential(nn.Linear(3, 4), nn.LogSoftmax(-1)), (1, 3)),
-    "rbf": (lambda: Of(lambda x: torch.exp(-((x[..., None, :] - torch.ones(2, 3)) ** 2).sum(-1))), (1, 3)),
-    "cart pole": (lambda: Of(cart_pole), (1, 3)),
-    "scheduled": (lambda: Of(lambda x: x[..., :2] * torch.tanh(x[..., 2:3]) / (1.0 + x[..., 3:] ** 2)), (1, 4)),
-    "length": (lambda: Of(lambda x: x / torch.sqrt((x * x).sum(-1, keepdim=True) + 0.1)), (1, 3)),
+    "rbf": (lambda: fn(lambda x: torch.exp(-((x[..., None, :] - torch.ones(2, 3)) ** 2).sum(-1))), (1, 3)),
+    "cart pole": (lambda: fn(cart_pole), (1, 3)),
+    "scheduled": (lambda: fn(lambda x: x[..., :2] * torch.tanh(x[..., 2:3]) / (1.0 + x[..., 3:] ** 2)), (1, 4)),
+    "length": (lambda: fn(lambda x: x / torch.sqrt((x * x).sum(-1, keepdim=True) + 0.1)), (1, 3)),
 }
 
 
