@@ -223,7 +223,9 @@ class Builder:
         factor, shift = Precise.of(factor), Precise.of(shift)
         x = self.spread(x, common_shape(x.shape, factor.shape, shift.shape))
         factor, shift = (value.broadcast(x.shape).reshape(-1) for value in (factor, shift))
-        return self.add_node(ops.Linear((PreciseMatrix.diagonal_of(factor),), shift), (x.node,), x.shape)
+        place = np.arange(x.size)
+        diagonal = PreciseMatrix.of_entries((x.size, x.size), place, place, factor)
+        return self.add_node(ops.Linear((diagonal,), shift), (x.node,), x.shape)
 
     def batch_norm(self, x: Tensor, mean: Any, variance: Any, gain: Any, offset: Any, epsilon: float) -> Tensor:
         """gain·(x - mean)/√(variance + epsilon) + offset, each with one number a channel (axis 1 of x).
@@ -253,8 +255,9 @@ class Builder:
             x = self.constant(x)
         if isinstance(x, Tensor) and isinstance(y, Tensor):
             pair, shape = self._paired(x, y if sign == 1.0 else self.scale(y, sign))
-            same = PreciseMatrix.choosing(np.arange(math.prod(shape)), math.prod(shape))
-            return self.add_node(ops.Linear.of(same, same), pair, shape)
+            size = math.prod(shape)
+            same = PreciseMatrix.choosing(np.arange(size), size)
+            return self.add_node(ops.Linear((same, same), Precise.of(np.zeros(size))), pair, shape)
         if isinstance(x, Tensor):
             return self.scale(x, 1.0, Precise.of(y) if sign == 1.0 else sign * Precise.of(y))
         assert isinstance(y, Tensor)
@@ -319,8 +322,7 @@ class Builder:
     def mean(self, x: Tensor, axes: Sequence[int] | None, keep: bool, total: bool = False) -> Tensor:
         """Mean (or sum) over some axes; None is all of them."""
         seen, shape = win.over_axes(x.shape, range(len(x.shape)) if axes is None else axes, keep)
-        result = self.totals(x, seen, shape)
-        return result if total else self.divide(result, np.asarray(float(seen.shape[1])))
+        return self.totals(x, seen, shape) if total else self.average_windows(x, seen, shape)
 
     def conv(self, x: Tensor, weight: Array, bias: Array | None, frame: Frame, groups: int = 1) -> Tensor:
         """A convolution of (batch, channels, …)."""
@@ -419,11 +421,8 @@ class Builder:
         high = None if high is None or np.isposinf(high) else float(high)
         if low is not None and high is not None:
             return self.activate(x, "hardtanh", min_val=low, max_val=high)
-        if low is not None:  # max(x, c) = c + relu(x - c)
-            return self.scale(self.activate(self.scale(x, 1.0, -low), "relu"), 1.0, low)
-        if high is not None:
-            return self.scale(self.activate(self.scale(x, -1.0, high), "relu"), -1.0, high)
-        return x
+        limit, sign = (high, -1.0) if low is None else (low, 1.0)
+        return x if limit is None else self.larger(x, np.asarray(limit), sign)
 
     def maximum(self, x: Tensor, seen: Array, shape: Sequence[int], sign: float = 1.0) -> Tensor:
         """The maximum over windows (outputs, k) of positions, the minimum with sign -1; -1 stands for nothing.

@@ -37,11 +37,6 @@ class Linear(Op):
     parts: tuple[PreciseMatrix, ...]
     shift: Precise
 
-    @staticmethod
-    def of(*parts: PreciseMatrix) -> Linear:
-        """A map without a shift."""
-        return Linear(parts, Precise.of(np.zeros(parts[0].shape[0])))
-
     @cached_property
     def scaling(self) -> tuple[Precise, Precise] | None:
         """The numbers f and s if y = f·x + s with the same two for all elements."""
@@ -107,15 +102,6 @@ class Graph:
 
     nodes: tuple[Node, ...]
     output: int
-
-    @cached_property
-    def consumers(self) -> list[list[int]]:
-        """For each node, the nodes that use it."""
-        users: list[list[int]] = [[] for _ in self.nodes]
-        for position, node in enumerate(self.nodes):
-            for operand in dict.fromkeys(node.inputs):
-                users[operand].append(position)
-        return users
 
     def ancestors(self, nodes: Iterable[int], known: Collection[int] = ()) -> set[int]:
         """Some nodes and all that they are computed from, back to known ones."""

@@ -280,14 +280,11 @@ def levels(graph: Graph) -> Iterator[Level]:
     """The layers in order, and at the end one without activations, from which the output is read."""
     depth = depths(graph)
     known: tuple[int, ...] = (0,)
+    uses = [(operand, user) for user, node in enumerate(graph.nodes) for operand in node.inputs]
     for level in range(1, depth[graph.output] + 1):
-        here = [i for i, n in enumerate(graph.nodes) if isinstance(n.op, NONLINEAR) and depth[i] == level]
+        here = {i: n for i, n in enumerate(graph.nodes) if isinstance(n.op, NONLINEAR) and depth[i] == level}
         applied, softmax, products = (tuple(i for i in here if isinstance(graph.nodes[i].op, op)) for op in NONLINEAR)
-        wanted = [
-            i
-            for i in range(len(graph.nodes))
-            if 0 <= depth[i] < level and any(depth[c] >= level and c not in here for c in graph.consumers[i])
-        ]
+        wanted = sorted({i for i, user in uses if 0 <= depth[i] < level <= depth[user] and user not in here})
         carried = cheapest(graph, known, wanted, depth)
         yield Level(known, applied, carried, softmax, products)
         known = (*applied, *carried, *softmax, *products)

@@ -207,13 +207,6 @@ class PreciseMatrix:
         return PreciseMatrix((height, width), key // max(width, 1), key % max(width, 1), values)
 
     @staticmethod
-    def diagonal_of(values: Any) -> PreciseMatrix:
-        """A diagonal matrix."""
-        numbers = Precise.of(values)
-        place = np.arange(numbers.shape[0])
-        return PreciseMatrix.of_entries((place.size, place.size), place, place, numbers)
-
-    @staticmethod
     def choosing(index: Array, size: int) -> PreciseMatrix:
         """The matrix that takes those elements of a vector of some size; -1 stands for 0."""
         rows = np.flatnonzero(index >= 0)

@@ -201,11 +201,9 @@ class _Exported:
         """What stands for a node that is no operation: a parameter, buffer or constant, or what is given."""
         return self.state.get(node.name, given) if node.op == "placeholder" else getattr(self.graph, str(node.target))
 
-    def run(self, x: torch.Tensor) -> torch.Tensor:
+    def run(self, x: torch.Tensor) -> Any:
         """What the graph makes of an input."""
-        nodes = [node for node in self.graph.graph.nodes if node.op == "placeholder"]
-        found: torch.Tensor = self.graph(*(self.held(node, x) for node in nodes))[-1]
-        return found
+        return self.graph(*(self.held(node, x) for node in self.graph.graph.nodes if node.op == "placeholder"))[-1]
 
 
 def _found(module: _Given, input_shape: Sequence[int] | None) -> _Exported:

@@ -60,7 +60,8 @@ def translate(b: TorchBuilder, target: Any, args: Sequence[Any], kwargs: Mapping
         if name in ARRANGING:
             return arranged(b, target, args, kwargs)
         if name in SHAPES:
-            return target(*tree_map(_zeros, list(args)), **kwargs)
+            of_shape = lambda leaf: torch.zeros(leaf.shape).double() if isinstance(leaf, Tensor) else leaf  # noqa: E731
+            return target(*tree_map(of_shape, list(args)), **kwargs)
         if name not in HANDLERS:
             raise Unsupported(MISSING.get(name, f"unknown operation; {PART}"))
         (_, first), *others = bound(target, args, kwargs)
@@ -85,10 +86,6 @@ def array(value: torch.Tensor) -> Array:
 
 def _plain(value: Any) -> Any:
     return tree_map(lambda leaf: array(leaf) if isinstance(leaf, torch.Tensor) else leaf, value)
-
-
-def _zeros(leaf: Any) -> Any:
-    return torch.zeros(leaf.shape, dtype=torch.float64) if isinstance(leaf, Tensor) else leaf
 
 
 # operations that move elements -----------------------------------------------------------------------------------
@@ -208,7 +205,6 @@ ACTIVATIONS: Final[Mapping[str, Handler]] = {
     "softplus": _softplus,
     "gelu": lambda b, x, approximate: b.activate(x, "gelu_tanh" if approximate == "tanh" else "gelu"),
     "hardsigmoid": lambda b, x: b.hard_sigmoid(x),
-    "square": lambda b, x: b.power(x, 2),
     "threshold": _threshold,
     "log_sigmoid": lambda b, x: b.scale(b.activate(b.scale(x, -1.0), "softplus"), -1.0),
     "abs": lambda b, x: b.activate(x, "leaky_relu", negative_slope=-1.0),
@@ -245,13 +241,12 @@ def _mean(total: bool, b: Builder, x: Tensor, dim: Any = None, keepdim: bool = F
 
 
 def _variance(
-    root: bool, b: Builder, x: Tensor, dim: Any = None, correction: Any = None, keepdim: bool = False, unbiased: Any = 1
+    b: Builder, x: Tensor, dim: Any = None, correction: Any = None, keepdim: bool = False, unbiased: Any = 1
 ) -> Tensor:
     axes = np.atleast_1d(dim).tolist() if np.size(dim) and dim is not None else range(len(x.shape))
     moved, divisor = b.add(x, b.mean(x, axes, True), -1.0), unbiased if correction is None else correction
     count = np.asarray(float(np.prod([x.shape[axis] for axis in axes]) - divisor))
-    found = b.divide(b.mean(b.power(moved, 2), axes, keepdim, total=True), count)
-    return b.activate(found, "sqrt") if root else found
+    return b.divide(b.mean(b.power(moved, 2), axes, keepdim, total=True), count)
 
 
 def _length(b: Builder, x: Tensor, ord: float, keepdim: bool, dim: Any = None, **_: Any) -> Tensor:
@@ -359,8 +354,7 @@ HANDLERS: Final[Mapping[str, Handler]] = {
     "mean": partial(_mean, False),
     "sum": partial(_mean, True),
     "cumsum": _cumsum,
-    "var": partial(_variance, False),
-    "std": partial(_variance, True),
+    "var": _variance,
     "linalg_vector_norm": _length,
     "where": lambda b, condition, self, other: _chosen(b, condition, self, other),
     "masked_fill": lambda b, x, mask, value: _chosen(b, mask, value, x),
