@@ -18,7 +18,7 @@ from scipy.io import loadmat, savemat
 import lipcert as lc
 from lipcert.errors import InvalidInput, UnreadableModel
 from lipcert.importers import mat as reader
-from lipcert.importers.normalise import normalised
+from lipcert.importers import normalised
 from lipcert.model.arrays import dense
 from lipcert.questions.campaign.data import read_points
 from lipcert.show import wording

@@ -43,13 +43,13 @@ FAR = 1e290
 """A limit that no sample comes near."""
 
 
-def _right(module: Any, far: float = FAR) -> None:
+def _right(module: Any) -> None:
     """What is read agrees with the module at inputs around a limit beyond every sample; importing compared others."""
     network = lc.load(module, input_shape=(3,))
     with torch.no_grad():
-        for x in far * 10.0 ** np.arange(-2, 3)[:, None] * np.random.default_rng(0).standard_normal((5, 3)):
+        for x in FAR * 10.0 ** np.arange(-2, 3)[:, None] * np.random.default_rng(0).standard_normal((5, 3)):
             wanted = module(torch.from_numpy(x)[None]).numpy().ravel()
-            np.testing.assert_allclose(network(x), wanted, rtol=0, atol=1e-9 * (far + np.abs(wanted).max()))
+            np.testing.assert_allclose(network(x), wanted, rtol=0, atol=1e-9 * (FAR + np.abs(wanted).max()))
 
 
 # what is not in the module's own forward ------------------------------------------------------------------------
@@ -196,11 +196,7 @@ IN_PLACE: dict[str, Callable[..., Any]] = {
     "a view of a constant": lambda s, x: ((w := s.a.bias.clone()).view(3).add_(F.relu(x[0] - FAR)), s.b(w[None]) + x)[
         -1
     ],
-    "a clone": lambda s, x: (g := s.a(x).clone(), g.clamp_(max=1e6), s.b(g))[-1],
-    "an alias": _steps(lambda h: h.view(-1).clamp_(max=FAR)),
-    "a slice": _steps(lambda h: h[:, :2].clamp_(max=FAR)),
     "a module": _steps(lambda h: nn.Hardtanh(-FAR, FAR, inplace=True)(h)),
-    "a function": _steps(lambda h: F.hardtanh_(h, -FAR, FAR)),
     "read before": lambda s, x: s.b(F.hardtanh(h := s.a(x), -FAR, FAR, inplace=True) + h),
     "added to": _added_to,
     "an item": _steps(lambda h: h.__setitem__((slice(None), 0), 0.0)),
@@ -219,10 +215,6 @@ RIGHT: dict[str, Callable[[], Any]] = {
     "a false _orig_mod": _with(lambda s, x: s._orig_mod(x), lambda m: setattr(m, "_orig_mod", nn.Linear(3, 3))),
     "a false ReLU": _forged,
     "a generator": _with(_plain, lambda m: setattr(m, "generator", (n for n in range(3)))),
-    "in place, in a module": _with(
-        lambda s, x: (h := s.a(x), s.clip(h), s.b(h))[2],
-        lambda m: setattr(m, "clip", nn.Hardtanh(-FAR, FAR, inplace=True)),
-    ),
     "in place, harmless": _with(_in_place, lambda m: setattr(m, "act", nn.Hardtanh(-0.5, 0.7, inplace=True))),
     "threads": lambda: _made(lambda s, x: _plain(s, x) * (5.0 if torch.get_num_threads() > 1 else 1.0)),
     "a cast to the type at hand": lambda: _made(lambda s, x: s.b(s.a(x.double()))),
@@ -236,7 +228,7 @@ RIGHT: dict[str, Callable[[], Any]] = {
 
 @pytest.mark.parametrize("name", RIGHT)
 def test_what_the_module_really_does_is_read(name: str) -> None:
-    _right(RIGHT[name](), 1e6 if name == "in place: a clone" else FAR)
+    _right(RIGHT[name]())
 
 
 CHANGES = "changes what the module holds"
@@ -282,7 +274,6 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
             )
         )
     },
-    "softplus to 10": (lambda: nn.Sequential(nn.Linear(3, 3), nn.Softplus(threshold=10.0)).eval(), "threshold"),
     "overflow": (lambda: _made(lambda s, x: s.a(x).clamp(max=1e308)), "overflow"),
     "not initialised": (lambda: nn.Sequential(nn.LazyLinear(3)).eval(), "initial"),
 }
