@@ -98,18 +98,27 @@ def fold(graph: Graph) -> tuple[list[Merged], set[int]]:
         targets = level.targets(graph) or [graph.output]
         forms = _forms(graph, level.known, targets)
         for target in targets:
-            if not forms[target].values.good.all():  # the first node on the way of which this is true
+            if not _fits(*forms[target]):  # the first node on the way of which this is true
                 way = sorted(graph.ancestors([target], level.known))
-                apart.add(next(position for position in way if not forms[position].values.good.all()))
+                apart.add(next(position for position in way if not _fits(*forms[position])))
         if not apart:
             merged.append(_merged(graph, level, targets, forms))
     return merged, apart
 
 
-def _merged(graph: Graph, level: Level, targets: Sequence[int], forms: Mapping[int, PreciseMatrix]) -> Merged:
+Form = tuple[PreciseMatrix, PreciseMatrix]
+"""The matrix of all known values, one after the other, and the offset, a column."""
+
+
+def _fits(matrix: PreciseMatrix, offset: PreciseMatrix) -> bool:
+    """Whether each coefficient has a float within 2⁻⁵⁰ of it, as a certificate's theorem allows."""
+    return bool(matrix.values.good.all() and offset.values.good.all())
+
+
+def _merged(graph: Graph, level: Level, targets: Sequence[int], forms: Mapping[int, Form]) -> Merged:
     """A layer, all of whose coefficients can be rounded."""
-    whole = PreciseMatrix.stacked([forms[target] for target in targets]).nearest
-    entries, bias = sparse.csr_array(whole[:, :-1]), whole[:, [-1]].toarray().ravel() + 0.0
+    entries, offset = (PreciseMatrix.stacked([forms[target][k] for target in targets]).nearest for k in (0, 1))
+    bias = offset.toarray().ravel() + 0.0
     area = entries.shape[0] * entries.shape[1]
     thin = area >= SPARSE_FROM and entries.nnz < SPARSE_BELOW * area
     weight = entries if thin else np.asarray(entries.toarray())
@@ -128,21 +137,22 @@ def _merged(graph: Graph, level: Level, targets: Sequence[int], forms: Mapping[i
     return Merged(weight, bias, neurons, kernel, origin, coupling)
 
 
-def _forms(graph: Graph, known: Sequence[int], targets: Sequence[int]) -> dict[int, PreciseMatrix]:
-    """The targets, and what lies on the way to them, each as a matrix times all known values and a 1 after them."""
+def _forms(graph: Graph, known: Sequence[int], targets: Sequence[int]) -> dict[int, Form]:
+    """The targets, and what lies on the way to them, as affine forms of the known values."""
     sizes = [graph.nodes[i].size for i in known]
     starts, width = dict(zip(known, np.cumsum([0, *sizes]).tolist(), strict=False)), sum(sizes)
-    forms: dict[int, PreciseMatrix] = {}
+    forms: dict[int, Form] = {}
     for position in sorted(graph.ancestors(targets, known)):
         node, op = graph.nodes[position], graph.nodes[position].op
         if position in starts:
-            forms[position] = PreciseMatrix.choosing(np.arange(node.size) + starts[position], width + 1)
+            chosen = PreciseMatrix.choosing(np.arange(node.size) + starts[position], width)
+            forms[position] = chosen, PreciseMatrix.choosing(np.full(node.size, -1), 1)
             continue
         assert isinstance(op, Linear), f"{type(op).__name__} is left over"
-        products = [part @ forms[i] for part, i in zip(op.parts, node.inputs, strict=True)]
-        last, shape = np.full(node.size, width), (node.size, width + 1)
-        shift = PreciseMatrix.of_entries(shape, np.arange(node.size), last, op.shift)
-        forms[position] = PreciseMatrix.total([shift, *products])
+        pairs = [(part, *forms[i]) for part, i in zip(op.parts, node.inputs, strict=True)]
+        matrix = PreciseMatrix.total([part @ matrix for part, matrix, _ in pairs], (node.size, width))
+        offsets = [PreciseMatrix.column(op.shift), *(part @ offset for part, _, offset in pairs)]
+        forms[position] = matrix, PreciseMatrix.total(offsets, (node.size, 1))
     return forms
 
 

@@ -213,10 +213,18 @@ class PreciseMatrix:
         return PreciseMatrix((index.size, int(size)), rows, index[rows], Precise.of(np.ones(rows.size)))
 
     @staticmethod
-    def total(matrices: Sequence[PreciseMatrix]) -> PreciseMatrix:
+    def column(values: Precise) -> PreciseMatrix:
+        """A vector as a matrix."""
+        rows = np.arange(values.shape[0])
+        return PreciseMatrix.of_entries((rows.size, 1), rows, np.zeros_like(rows), values)
+
+    @staticmethod
+    def total(matrices: Sequence[PreciseMatrix], shape: tuple[int, int]) -> PreciseMatrix:
         """The sum of matrices of one shape."""
-        (first, *others), shape = [one for one in matrices if one.rows.size] or matrices[:1], matrices[0].shape
-        joined = PreciseMatrix.stacked([first, *others]) if others else first
+        some = [one for one in matrices if one.rows.size] or [PreciseMatrix.choosing(np.full(shape[0], -1), shape[1])]
+        if len(some) == 1:
+            return some[0]
+        joined = PreciseMatrix.stacked(some)
         return PreciseMatrix.of_entries(shape, joined.rows % shape[0], joined.columns, joined.values)
 
     @staticmethod
