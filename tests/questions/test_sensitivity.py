@@ -62,8 +62,12 @@ def test_entries_are_those_of_every_choice_of_slopes(sizes: tuple[int, ...]) -> 
         low = rng.uniform(0.0, 0.5, size)
         ranges.append((low, low + np.where(rng.random(size) < 0.3, 0.0, rng.uniform(0.0, 0.5, size))))
     found, weights = entries(network, ranges), [layer.weight for layer in network.layers]
-    images = [image.block() for image in columns(weights, ranges)]
-    norms = np.concatenate([np.ldexp(ellipsoid_above(S, lc.L2()), exponent) for S, exponent in images])
+
+    def norm(image: Image) -> Array:
+        S, exponent = image.block()
+        return np.ldexp(ellipsoid_above(S, lc.L2()), exponent)
+
+    norms = columns(weights, ranges, norm, [0.25, 1.0])[:, 0]
     for _ in range(300):
         slopes = [np.where(rng.random(low.shape) < 0.5, low, high) for low, high in ranges]
         matrix = network.jacobian_of(slopes)

@@ -10,7 +10,7 @@ In norms other than ℓ2 the ellipsoid of a pass, columns, and an interval for e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import numpy as np
@@ -22,29 +22,41 @@ from lipcert.kernel.step import Image, activate, middles
 from lipcert.kernel.sweep import Sweep
 from lipcert.model.arrays import Array, Interval, Weight, dense
 from lipcert.model.network import Network
-from lipcert.suggest.multipliers import closed_form
+from lipcert.suggest.multipliers import closed_form, improved
 
 _NUMBERS: Final = 270_000
 """Numbers in a stack of matrices; more would leave the processor's caches."""
 _WORK: Final = 1e10
 """Inputs times the cube of the widest layer up to which columns are looked at: some seconds."""
-_SHARES: Final = (1.0, 0.25, 0.0625)
-"""Of multipliers that suit the largest entries; smaller ones suit small entries, which are up to 2.5 times less."""
+_SHARES: Final = (0.0625, 0.25, 1.0)
+"""Of ClosedForm's multipliers, which suit the largest entries; smaller ones suit small entries, up to 2.5 times less.
+The largest column is at most 3 % less with all of them than with the last, which takes half as long in wide layers."""
 
 
-def columns(weights: Sequence[Weight], slopes: Sequence[Interval], share: float = 1.0) -> Iterator[Image]:
-    """What holds of each column of W_N D_{N-1} … D_1 W_1, some at a time, in order; slopes are (neurons,)."""
-    rows = dense(weights[0]).T[..., None]
+def columns(
+    weights: Sequence[Weight], slopes: Sequence[Interval], measure: Callable[[Image], Array], shares: Sequence[float]
+) -> Array:
+    """The least that a measure says of each column of W_N D_{N-1} … D_1 W_1; slopes are (neurons,).
+
+    Columns go through the layers together, once for each share, and again with multipliers better than the last.
+    """
+    rows, least = dense(weights[0]).T[..., None], []
     several = max(1, _NUMBERS // max(weight.shape[0] for weight in weights) ** 2)
-    for start in range(0, len(rows), several):
-        some = rows[start : start + several]
-        image = Image(None, np.zeros(len(some), dtype=int), some)
-        for weight, ends in zip(weights[1:], slopes, strict=True):
-            S, exponent = image.block()
-            alpha, beta = (np.broadcast_to(end, S.shape[:2]) for end in ends)
-            T = np.broadcast_to(closed_form(S, *middles(alpha, beta), weight, None, share), S.shape[:2])
-            image = Image(activate(S, alpha, beta, T).P, exponent, weight)
-        yield image
+    for some in np.split(rows, range(several, len(rows), several)):
+        better, found = list[Array](), list[Array]()
+        for first in (np.tile(some, (len(shares), 1, 1)), some):
+            image, done = Image(None, np.zeros(len(first), dtype=int), first), []
+            for k, (weight, ends) in enumerate(zip(weights[1:], slopes, strict=True)):
+                S, exponent = image.block()
+                alpha, beta = (np.broadcast_to(end, S.shape[:2]) for end in ends)
+                share, size = np.repeat(shares, len(some))[:, None], np.trace(S, axis1=-2, axis2=-1)[:, None]
+                T = better[k] * size if better else closed_form(S, *middles(alpha, beta), weight, None, share)
+                done.append((activate(S, alpha, beta, np.broadcast_to(T, S.shape[:2])), exponent, size))
+                image = Image(done[-1][0].P, exponent, weight)
+            better = better or improved(image.axes()[-len(some) :], weights[1:], done)
+            found.append(measure(image).reshape(len(first) // len(some), len(some), -1))
+        least.append(np.fmin.reduce(np.concatenate(found)))
+    return np.concatenate(least)
 
 
 def entries(network: Network, slopes: Sequence[Interval]) -> Array:
@@ -52,13 +64,8 @@ def entries(network: Network, slopes: Sequence[Interval]) -> Array:
     weights, turned = [layer.weight for layer in network.layers], network.inputs > network.outputs
     if turned:
         weights, slopes = [weight.T for weight in weights[::-1]], slopes[::-1]
-    least = _least(Image.axes, weights, slopes)
+    least = columns(weights, slopes, lambda image: image.axes(), _SHARES)
     return least if turned else least.T
-
-
-def _least(measure: Callable[[Image], Array], weights: Sequence[Weight], slopes: Sequence[Interval]) -> Array:
-    """What a measure says of each column, with the best of the shares."""
-    return np.fmin.reduce([np.concatenate([*map(measure, columns(weights, slopes, share))]) for share in _SHARES])
 
 
 def norm_bounds(sweep: Sweep) -> Array:
@@ -87,4 +94,4 @@ def _by_columns(sweep: Sweep, which: int) -> float:
         return up(np.ldexp(ellipsoid_above(S, sweep.norms.output), exponent))
 
     # NaN stays NaN, and proves nothing
-    return float(_least(norm, [layer.weight for layer in sweep.network.layers], slopes).max())
+    return float(columns([layer.weight for layer in sweep.network.layers], slopes, norm, [1.0]).max())
