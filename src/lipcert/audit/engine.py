@@ -6,6 +6,7 @@ interval, by the trajectory of the centre and the ellipsoid, or by back-substitu
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -695,9 +696,10 @@ class Pass:
         return ways
 
     def by_columns(self, norms: Norms) -> arb:
-        """The largest norm of a column of the Jacobian."""
-        count = self.model[0].weight.shape[1]
-        parts = [part_of(self.model, 0, len(self.model), [column]) for column in range(count)]
+        """The largest norm of a column of the Jacobian; its multipliers suit one output where the largest counts."""
+        count, rows = self.model[0].weight.shape[1], [[row] for row in range(self.model[-1].size)]
+        pairs = itertools.product(range(count), rows if norms.output.name == "linf" else [None])
+        parts = [part_of(self.model, 0, len(self.model), [column], row) for column, row in pairs]
         return largest(np.array([ellipsoid_norm(carry_alone(one, self.slopes), norms.output) for one in parts]))
 
     def by_ellipsoid(self, norms: Norms = PLAIN) -> arb:
