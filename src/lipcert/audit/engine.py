@@ -692,13 +692,14 @@ class Pass:
         if not norms.plain:
             ways.append(lambda: induced_norm(jacobian(self.model, self.slopes), norms))
         if norms.input.name == "l1":
-            ways.append(lambda: self.by_columns(norms))
+            ways.append(lambda: self.by_columns(norms, [None]))
+            if norms.output.name == "linf":
+                ways.append(lambda: self.by_columns(norms, [[row] for row in range(self.model[-1].size)]))
         return ways
 
-    def by_columns(self, norms: Norms) -> arb:
-        """The largest norm of a column of the Jacobian; its multipliers suit one output where the largest counts."""
-        count, rows = self.model[0].weight.shape[1], [[row] for row in range(self.model[-1].size)]
-        pairs = itertools.product(range(count), rows if norms.output.name == "linf" else [None])
+    def by_columns(self, norms: Norms, rows: Sequence[Sequence[int] | None]) -> arb:
+        """The largest norm of a column of the Jacobian, or of some of its rows."""
+        pairs = itertools.product(range(self.model[0].weight.shape[1]), rows)
         parts = [part_of(self.model, 0, len(self.model), [column], row) for column, row in pairs]
         return largest(np.array([ellipsoid_norm(carry_alone(one, self.slopes), norms.output) for one in parts]))
 
