@@ -101,6 +101,23 @@ def test_norms_of_convolutions_are_above(
     assert exact <= module._norm(one).above <= 1.5 * exact
 
 
+@pytest.mark.parametrize("circular", [False, True])
+@pytest.mark.parametrize(("window", "stride", "dilation"), [(1, 1, 1), (2, 2, 1), (2, 1, 1), (2, 3, 2), (3, 2, 1)])
+def test_norms_of_convolutions_by_one_matrix_are_above(
+    rng: np.random.Generator, circular: bool, window: int, stride: int, dilation: int, monkeypatch: Any
+) -> None:
+    """Windows that do not overlap have the norm of one matrix; the others at most that of windows that see an entry."""
+    monkeypatch.setattr(module, "_HARD", 0)
+    monkeypatch.setattr(module, "_SMALL", 20)
+    kernel = np.zeros((6, 4, 3, 3))  # zeros around it, and channels of zeros
+    kernel[:5, 1:, :window, :window] = rng.standard_normal((5, 3, window, window))
+    one = lc.Convolution.of(kernel, (12, 12), stride, None, dilation, circular=circular)
+    exact, alone = spectral(one.sparse().toarray()), dilation * (window - 1) < stride and not circular
+    assert exact <= module._norm(one).above <= exact * (1 + 1e-9 if alone else 3.1)
+    if alone:
+        assert isinstance(module._essential(one), np.ndarray)
+
+
 def test_slopes_without_end_have_no_product() -> None:
     network = lc.Network.from_weights([[[1.0]], [[1.0]]], activation="softplus")
     assert norm_product(network) >= 1.0

@@ -16,7 +16,9 @@ where s is at an end of its range: for a maximum it is 1. For any rows r_i, each
     ‖Wx‖² = Σ_i (r_i·x)² ≤ max_j Σ_{i sees j} ‖r_i‖² · ‖x‖².
 
 *Norms* of matrices are roots of λmax(WWᵀ), or of the largest row sum of |W| times the largest column sum. A convolution
-has the norms of its symbols (:mod:`lipcert.kernel.fourier`), the largest over the frequencies.
+has the norms of its symbols (:mod:`lipcert.kernel.fourier`), the largest over the frequencies. With R the kernel as one
+matrix, Σ_y ‖R x_y‖² ≤ ‖R‖² Σ_y ‖x_y‖² for what the windows see, and an entry of x is in no more windows than there are
+taps, or in one where windows do not overlap.
 
 Weights are known to some units only: that W is off by E adds at most ‖E‖‖Δz‖, which is ``lost``.
 """
@@ -36,18 +38,21 @@ import numpy as np
 from scipy import sparse
 
 from lipcert.errors import ProofFailed
-from lipcert.kernel.arithmetic import Size, congruence, largest_eigenvalue_above, norm_above, spectral_above
+from lipcert.kernel.arithmetic import Size, congruence, largest_eigenvalue_above, norm_above
 from lipcert.kernel.fourier import convolution_norm, full_kernel
 from lipcert.kernel.neuron_bounds import all_slopes
 from lipcert.model.activations import Activation
 from lipcert.model.arrays import Array, Weight
 from lipcert.model.convolution import Convolution
 from lipcert.model.network import Network
+from lipcert.suggest.multipliers import largest_eigenvalue
 
 _SMALL = 1024
 """Rows or columns up to which the product of a matrix with its transpose is formed."""
 _MOST = 2**25
 """Entries of a convolution up to which its matrix is made."""
+_HARD = 7e9
+"""Places times channels cubed up to which a convolution's frequencies are gone through, in six seconds at most."""
 
 Linear: TypeAlias = "Weight | Convolution"
 Group: TypeAlias = Array
@@ -200,17 +205,50 @@ def _matrix(linear: Linear) -> Weight:
 
 def _norm(linear: Linear) -> Size:
     """At least ‖W‖ of the weight as it is stored."""
+    linear = _essential(linear)
     bound = _schur(linear)
-    if min(linear.shape) <= _SMALL and not (isinstance(linear, Convolution) and linear.entries > _MOST):
-        power = int(np.clip(np.frexp(bound.value)[1], -1000, 1000))
-        matrix = _matrix(linear) * 2.0**-power  # near one, so that squares do not underflow
-        gram = congruence(None, matrix if matrix.shape[0] <= matrix.shape[1] else matrix.T)
-        return bound.least(Size(np.ldexp(Size(largest_eigenvalue_above(gram)).root().above, power)))
-    if isinstance(linear, Convolution):
-        with suppress(ProofFailed):  # from a guess of λmax that was too low
+    with suppress(ProofFailed):  # from a guess of λmax that was too low
+        if isinstance(linear, Convolution) and (linear.entries > _MOST or min(linear.shape) > _SMALL):
+            if linear.groups == 1 and math.prod((*linear.image, *linear.kernel.shape[:2], linear.outputs)) > _HARD:
+                return bound.least(_unfolded(linear))
             found = convolution_norm(linear)
             return bound if found is None else bound.least(Size(np.asarray(found)))
-    return bound.least(Size(spectral_above(linear))) if isinstance(linear, np.ndarray) else bound
+        matrix = _matrix(linear)
+        if isinstance(matrix, np.ndarray):
+            if bound.value <= norm_above(matrix).max() * (1.0 + 2.0**-40):  # as of identities: none is smaller
+                return bound
+        elif min(matrix.shape) > _SMALL:
+            return bound
+        power = int(np.clip(np.frexp(bound.value)[1], -1000, 1000))
+        matrix = matrix * 2.0**-power  # near one, so that squares do not underflow
+        gram = congruence(None, matrix if matrix.shape[0] <= matrix.shape[1] else matrix.T)
+        guess = np.asarray(largest_eigenvalue(gram[None])) if len(gram) > _SMALL else None
+        return bound.least(Size(np.ldexp(Size(largest_eigenvalue_above(gram, guess)).root().above, power)))
+    return bound
+
+
+def _unfolded(linear: Convolution) -> Size:
+    """At least ‖W‖: one matrix maps what each window sees to its outputs, and so many windows see an entry."""
+    most = Size(np.array(float(math.prod(linear.window) * _turns(linear))))
+    return _norm(linear.kernel.reshape(linear.outputs, -1)) * most.root()
+
+
+def _essential(linear: Linear) -> Linear:
+    """W without channels of zeros; one matrix for all places of a convolution whose windows do not overlap.
+
+    Taps of zeros are no part of a window. At each place the matrix maps other entries of the image to other outputs.
+    """
+    if not isinstance(linear, Convolution) or linear.groups > 1:
+        return linear
+    used = linear.kernel != 0.0
+    if not used.any():
+        return np.zeros((1, 1))
+    rows, columns, *taps = (np.unique(places) for places in used.nonzero())
+    kernel = linear.kernel[rows][:, columns]
+    spans = [step * (one[-1] - one[0]) for step, one in zip(linear.dilation, taps, strict=True)]
+    if not linear.circular and all(span < step for span, step in zip(spans, linear.stride, strict=True)):
+        return kernel.reshape(len(kernel), -1)
+    return replace(linear, kernel=kernel)
 
 
 def _schur(linear: Linear) -> Size:

@@ -365,10 +365,10 @@ _CONJUGATE = 400
 """Steps of conjugate gradients at most."""
 _ENOUGH = 1e-13
 """What is left of the right-hand side, relatively, when conjugate gradients stop."""
-_EIGENVALUE = 60
-"""Steps of the power method for a guess of an eigenvalue."""
+_EIGENVALUE = 40
+"""Steps of Lanczos's method for a guess of an eigenvalue; the power method falls short by 1 % for random kernels."""
 _ABOVE = 1e-3
-"""How much above what the power method finds an eigenvalue is guessed: a guess below it would prove nothing."""
+"""How much above what they find an eigenvalue is guessed: a guess below it would prove nothing."""
 
 
 def solved(weight: Weight, B: Array, row: Array, mu: float) -> Array:
@@ -391,12 +391,18 @@ def solved(weight: Weight, B: Array, row: Array, mu: float) -> Array:
 
 
 def largest_eigenvalue(S: Array) -> float:
-    """A little above the largest eigenvalue of all matrices of a stack (count, n, n), by the power method."""
+    """A little above the largest eigenvalue of all matrices of a stack (count, n, n), by Lanczos's method."""
     x = np.random.default_rng(0).standard_normal((len(S), S.shape[-1]))
-    for _ in range(_EIGENVALUE):
-        x = matvec(S, x)
-        x = x / np.maximum(np.abs(x).max(axis=-1), _TINY)[:, None]
-    top = np.einsum("ki,ki->k", x, matvec(S, x)) / np.maximum(np.einsum("ki,ki->k", x, x), _TINY)
+    x, before, b = x / np.linalg.norm(x, axis=-1, keepdims=True), 0.0 * x, np.zeros((len(S), 1))
+    T = np.zeros((len(S), _EIGENVALUE + 1, _EIGENVALUE + 1))
+    for k in range(_EIGENVALUE):
+        y = matvec(S, x) - b * before
+        a = (x * y).sum(axis=-1, keepdims=True)
+        y = y - a * x
+        b = np.linalg.norm(y, axis=-1, keepdims=True)
+        T[:, k, k], T[:, k + 1, k] = a[:, 0], b[:, 0]
+        before, x = x, y / np.maximum(b, _TINY)
+    top = np.linalg.eigvalsh(T[:, :-1, :-1])[:, -1] if np.isfinite(T).all() else T[:, 0, 0] + np.nan
     return float(top.max()) * (1.0 + _ABOVE)
 
 
