@@ -24,8 +24,10 @@ from lipcert.kernel import sweep as sweep_module
 from lipcert.kernel.domain import Domain
 from lipcert.kernel.enclosures import BackSubstitution
 from lipcert.kernel.facts import Part
+from lipcert.kernel.fourier import prove_symbols
 from lipcert.methods.method import Method
 from lipcert.model.arrays import Array
+from lipcert.model.convolution import Convolution
 from lipcert.model.network import Layer, Network, Neurons
 from lipcert.model.regions import Region
 from lipcert.suggest.hints import Hints, Linear, Lipschitz
@@ -172,8 +174,17 @@ def test_weights_that_the_error_bounds_are_not_for() -> None:
     certificate = certificate_of(network := mixed_network())
     first = network.layers[0]
     single = with_layer(network, 0, replace(first, linear=np.array(first.weight, dtype=np.float32)))
-    with pytest.raises(ProofFailed, match="layer 1 must have weights and biases of float64"):
-        proved_bound(single, certificate.region, certificate.sweeps)
+    kernel = Convolution(np.ones((1, 1, 2), dtype=np.float32), (3,), (1,), ((0, 0),), (1,))
+    convolves = Network((Layer(kernel, np.zeros(2), None),))
+    asks: list[tuple[Any, ...]] = [
+        (proved_bound, single, certificate.region, certificate.sweeps),
+        (proved_bound, single, certificate.region, ()),  # the product of norms, which may be 3e-8 too small
+        (proved_bound, convolves, lc.Everywhere(), ()),
+        (prove_symbols, convolves, Hints((), (), ())),
+    ]
+    for ask, *told in asks:
+        with pytest.raises(ProofFailed, match="layer 1 must have weights and biases of float64"):
+            ask(*told)
     twice = sparse.csr_array((np.ones(2), np.zeros(2, dtype=int), np.array([0, 2])), shape=(1, 3))
     doubled = Network((Layer(twice, np.zeros(1), Neurons.of("relu", 1)), Layer(np.ones((1, 1)), np.zeros(1), None)))
     with pytest.raises(ProofFailed, match="without repeated entries"):

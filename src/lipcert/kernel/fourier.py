@@ -61,7 +61,7 @@ from lipcert.kernel.arithmetic import (
 )
 from lipcert.kernel.neuron_bounds import WIDEN, all_slopes
 from lipcert.kernel.step import LEAST, MOST, activate
-from lipcert.kernel.sweep import Sweep, proving
+from lipcert.kernel.sweep import Sweep, check_weights, proving
 from lipcert.model.arrays import Array, Interval, dense
 from lipcert.model.convolution import Convolution
 from lipcert.model.network import Layer, Network
@@ -252,6 +252,7 @@ def _torus_for(network: Network, hints: Hints) -> Torus | None:
 
 def prove_symbols(network: Network, hints: Hints) -> float:
     """At least the global Lipschitz constant of the network; the hints have one multiplier per channel."""
+    check_weights(network, kernels=True)
     torus = _torus_for(network, hints)
     if torus is None:
         raise ProofFailed(

@@ -41,6 +41,7 @@ from lipcert.errors import ProofFailed
 from lipcert.kernel.arithmetic import Size, congruence, largest_eigenvalue_above, norm_above
 from lipcert.kernel.fourier import convolution_norm, full_kernel
 from lipcert.kernel.neuron_bounds import all_slopes
+from lipcert.kernel.sweep import check_weights
 from lipcert.model.activations import Activation
 from lipcert.model.arrays import Array, Weight
 from lipcert.model.convolution import Convolution
@@ -65,6 +66,7 @@ def norm_product(network: Network) -> float:
     """At least the Lipschitz constant of a network over all inputs, in ℓ2 norms; seconds and little memory."""
     if network.coupled:
         raise ProofFailed("the product of norms knows no products of signals and no softmax")
+    check_weights(network, kernels=True)
     if network not in _known:
         with np.errstate(all="ignore"):
             before, lost = _walked(network)

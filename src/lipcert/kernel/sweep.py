@@ -38,6 +38,7 @@ from lipcert.kernel.neuron_bounds import slope_bounds
 from lipcert.kernel.norms import columns_times, ellipsoid_above, sound, start_gain
 from lipcert.kernel.step import Image, Step, activate, columns, low_rank_step, picked
 from lipcert.model.arrays import Array, Interval, Weight, frozen
+from lipcert.model.convolution import Convolution
 from lipcert.model.couplings import Coupling
 from lipcert.model.network import Network, Neurons
 from lipcert.model.regions import PLAIN, Norms, Region
@@ -139,7 +140,7 @@ class Sweep:
     steps: list[Step] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        _check_weights(self.network)
+        check_weights(self.network)
         if self.norms.has_units:
             raise ProofFailed("a sweep is about norms without units: they belong into the weights")
         self.count = 1 if self.domain is None else len(self.domain)
@@ -371,10 +372,13 @@ def at_centers(network: Network, domain: Domain) -> list[Interval]:
     return trajectory(network, center[:1] if (center == center[0]).all() else center)
 
 
-def _check_weights(network: Network) -> None:
-    """The error bounds of products hold for float64, and for sparse weights that name each entry once."""
+def check_weights(network: Network, kernels: bool = False) -> None:
+    """The error bounds of products hold for float64, and for sparse weights that name each entry once.
+
+    With ``kernels`` no matrices of convolutions are made.
+    """
     for number, layer in enumerate(network.layers, 1):
-        weight = layer.weight
+        weight = layer.linear.kernel if kernels and isinstance(layer.linear, Convolution) else layer.weight
         canonical = isinstance(weight, np.ndarray) or weight.has_canonical_format
         if weight.dtype != np.float64 or layer.bias.dtype != np.float64 or not canonical:
             raise ProofFailed(
