@@ -232,6 +232,7 @@ CASES = [
     ("bound model.npz --layers 1-2", "--layers must be P:I, as in 2:5; got '1-2'"),
     ("bound model.npz --exact --method joint", "leave out --method"),
     ("bound model.npz --input-norm l7", "--input-norm must be one of l1, l2, linf"),
+    ("bound model.npz --input-scale a", "--input-scale must be numbers separated by commas"),
     ("bound model.npz --norm linf", "--clip and --norm describe a ball"),
     ("demo --save model.npz", "--save must name a new file"),
     ("reach model.npz", "bounded region"),

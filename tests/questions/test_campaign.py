@@ -294,7 +294,7 @@ def test_files_of_others_are_left_alone(problem: tuple[lc.Network, Any, Any], tm
     text.write_text("not a database, but longer than the header of one would be " * 5)
     for path in (foreign, text):
         before = path.read_bytes()
-        with pytest.raises(lc.UnreadableResults, match=r"not one with lipcert's results|not a results file"):
+        with pytest.raises(lc.UnreadableResults, match=r"not a file of lipcert's results|not a results file"):
             again(problem, path)
         assert path.read_bytes() == before
     with pytest.raises(lc.UnreadableResults, match="does not exist"):

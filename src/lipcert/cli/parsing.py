@@ -51,7 +51,8 @@ def norm(option: str, name: str, scale: str | None = None) -> Norm:
     """The norm of that name and scale."""
     if name not in NORMS:
         raise InvalidInput(f"{option} must be one of {', '.join(NORMS)}, got {name!r}")
-    units = np.ones(1) if scale is None else listed(option.replace("-norm", "-scale"), scale).ravel()
+    named = "--output-scale" if option == "--output-norm" else "--input-scale"
+    units = np.ones(1) if scale is None else listed(named, scale).ravel()
     return NORMS[name](units[0] if units.size == 1 else units)  # type: ignore[call-arg]
 
 

@@ -131,9 +131,7 @@ class Store:
                     for statement in _SCHEMA:
                         run(statement)
         if run("PRAGMA application_id").fetchone()[0] != APPLICATION:
-            raise UnreadableResults(
-                f"{self.path} is an SQLite file, but not one with lipcert's results; it is left alone"
-            )
+            raise UnreadableResults(f"{self.path} is not a file of lipcert's results; it is left alone")
         (version,) = run("PRAGMA user_version").fetchone()
         if version != VERSION:
             raise UnreadableResults(
