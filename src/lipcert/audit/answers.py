@@ -81,8 +81,14 @@ def verify(network: Network, certificate: Certificate) -> float:
 
     def proved() -> float:
         bound = _prove(network, certificate)
-        claims = f"the certificate claims {certificate.bound!r}"
-        require(bound <= ball(certificate.bound), f"{claims}, its hints prove no better than {upward(bound)!r}")
+        if certificate.sweeps:
+            found = f"its hints prove no better than {upward(bound)!r}"
+        else:
+            found = (
+                f"the second opinion's product of norms, layer by layer, is {upward(bound)!r}; it knows no shorter product"
+                " around skips and max pools, which lipcert.verify without exact does"
+            )
+        require(bound <= ball(certificate.bound), f"the certificate claims {certificate.bound!r}, {found}")
         return min(upward(bound), float(certificate.bound))
 
     return with_enough_bits(proved)
