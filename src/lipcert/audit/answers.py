@@ -85,8 +85,8 @@ def verify(network: Network, certificate: Certificate) -> float:
             found = f"its hints prove no better than {upward(bound)!r}"
         else:
             found = (
-                f"the second opinion's product of norms, layer by layer, is {upward(bound)!r}; it knows no shorter product"
-                " around skips and max pools, which lipcert.verify without exact does"
+                f"the second opinion's product of norms, layer by layer, is {upward(bound)!r}; it knows no shorter"
+                " product around skips and max pools, which lipcert.verify without exact does"
             )
         require(bound <= ball(certificate.bound), f"the certificate claims {certificate.bound!r}, {found}")
         return min(upward(bound), float(certificate.bound))
