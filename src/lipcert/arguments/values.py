@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from os import PathLike
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy import sparse
 
-from lipcert.arguments.numbers import Array, check_chain, flattened, hidden, layers, listed, scaled
+from lipcert.arguments.numbers import Array, check_chain, convolution, flattened, hidden, layers, listed, scaled
 from lipcert.arguments.words import point_in_words, sizes_in_words
 from lipcert.errors import InvalidInput
 
@@ -77,16 +78,103 @@ def layer_parts(
     yield matrices[-1], vectors[-1], None, None
 
 
+class NeuronsValues(ABC):
+    """Of the activations of a layer."""
+
+    size: int
+    groups: tuple[Any, ...]
+
+    @abstractmethod
+    def slope_range(self, lower: Array, upper: Array) -> tuple[Array, Array]:
+        """The slopes α ≤ β that each neuron can have on its interval."""
+
+    @cached_property
+    def everywhere(self) -> tuple[Array, Array]:
+        """The slopes α ≤ β that each neuron can have at all."""
+        infinite = np.full(self.size, np.inf)
+        return self.slope_range(-infinite, infinite)
+
+    def describe(self) -> str:
+        """Names of the rows in use, for people."""
+        return ", ".join(dict.fromkeys(row.name for row, _ in self.groups))
+
+
+class ConvolutionValues(ABC):
+    """Of a convolution."""
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, int]:
+        """Shape of the matrix, (outputs, inputs)."""
+
+    @property
+    @abstractmethod
+    def taps(self) -> Array:
+        """(groups, outputs of each, fan_in)."""
+
+    @property
+    @abstractmethod
+    def pictures(self) -> tuple[int, ...]:
+        """(groups, channels of each, *image)."""
+
+    @abstractmethod
+    def windows(self, pictures: Array) -> Array:
+        """What each output sees of pictures (k, groups, inputs, *image): (k, groups, fan_in, places)."""
+
+    @classmethod
+    def of(
+        cls,
+        kernel: Any,
+        image: Sequence[int],
+        stride: int | Sequence[int] = 1,
+        padding: int | Sequence[int] | Sequence[tuple[int, int]] | None = None,
+        dilation: int | Sequence[int] = 1,
+        groups: int = 1,
+        circular: bool = False,
+    ) -> Self:
+        """A convolution from its kernel.
+
+        Parameters
+        ----------
+        kernel
+            (outputs, channels / groups, \\*window), as PyTorch and ONNX store it.
+        image
+            Sizes of the image, one per axis.
+        stride, dilation
+            One number, or one per axis.
+        padding
+            One number, one per axis, or a pair (before, after) per axis. Default: what keeps the size of the image at
+            stride 1.
+        groups
+            Groups of channels.
+        circular
+            Periodic padding in the place of zeros.
+        """
+        parts = convolution(kernel, image, stride, padding, dilation, groups, circular)
+        return cls(*parts, int(groups), bool(circular))  # type: ignore[call-arg]
+
+    def forward(self, rows: Array) -> Array:
+        """rows·Wᵀ for rows (..., inputs): the images convolved; sums of ``fan_in`` products, in any order."""
+        seen = self.windows(np.reshape(rows, (-1, *self.pictures)))
+        found = self.taps @ seen  # (k, groups, outputs, places)
+        return np.reshape(found, (*rows.shape[:-1], self.shape[0]))
+
+
 class LayerValues(ABC):
     """Of one layer, in floating point."""
 
     bias: Array
+    linear: Any
+    weight: Any
     plain: Any
     coupling: Any
+    times: ClassVar[Any]
+    """The product of dense rows with a weight, dense or sparse."""
 
-    @abstractmethod
     def image(self, z: Array) -> Array:
-        """weight·z for z of shape (..., inputs)."""
+        """weight·z for z of shape (..., inputs), rounded as it comes."""
+        found: Array = self.linear.forward(z) if hasattr(self.linear, "forward") else self.times(z, self.weight.T)
+        return found
 
     def describe(self) -> str:
         """Names of its activations, for people."""
@@ -291,11 +379,19 @@ class RegionPoints(ABC):
     """What every region can do for a search."""
 
     center: Array
+    radius: Array
+    uniform: bool = True
+    """Whether one number stands for all coordinates, however many the network has."""
 
     @property
-    @abstractmethod
     def dimension(self) -> int | None:
         """Number of inputs, or None where any will do."""
+        return None if self.uniform else int(self.center.shape[-1])
+
+    @property
+    def extent(self) -> Array:
+        """How far the region reaches from its centre in the ℓ2 norm, up to rounding."""
+        return self.radius
 
     def check(self, inputs: int) -> None:
         """An error unless this is one region, not a stack, of that many inputs."""
@@ -351,7 +447,6 @@ class BoxPoints(RegionPoints):
 
     lower: Array
     upper: Array
-    uniform: bool
 
     def __repr__(self) -> str:
         if self.uniform:
@@ -383,11 +478,8 @@ class BoxPoints(RegionPoints):
 class BallPoints(RegionPoints):
     """Of a ball, clipped or not."""
 
-    center: Array
-    radius: Array
     clip: Any
     norm: Any
-    uniform: bool
 
     @property
     @abstractmethod
@@ -405,6 +497,13 @@ class BallPoints(RegionPoints):
         center = repr(float(self.center[0])) if self.uniform else _in_words(self.center)
         norm = "" if self.plain else f", norm={self.norm!r}"
         return f"Ball({center}, {radius}{clip}{norm})"
+
+    @property
+    def extent(self) -> Array:
+        """How far the ball reaches from its centre in the ℓ2 norm, up to rounding."""
+        if self.plain:
+            return self.radius
+        return self.radius * float(np.linalg.norm(self.units) if self.norm.name == "linf" else self.units.max())
 
     def norm_dual(self, rows: Array) -> Array:
         """The largest row·z with ‖z‖ ≤ 1 in the norm of the ball, for each row (..., inputs)."""

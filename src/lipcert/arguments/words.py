@@ -83,6 +83,7 @@ def named_norm(name: str, value: Any, norms: Mapping[str, Any], kind: type) -> A
 
 
 _ORDERS: dict[str, Any] = {"l1": 1, "l2": 2, "linf": np.inf}
+_SYMBOLS = {"l1": "ℓ1", "l2": "ℓ2", "linf": "ℓ∞"}
 
 
 class NormWords(ABC):
@@ -90,7 +91,11 @@ class NormWords(ABC):
 
     scale: Any
     name: ClassVar[str]
-    symbol: ClassVar[str]
+
+    @property
+    def symbol(self) -> str:
+        """Its name in texts."""
+        return _SYMBOLS[self.name]
 
     def record(self) -> dict[str, Any]:
         """For JSON: its name, and its scale if it has one."""

@@ -23,8 +23,8 @@ def check_region(region: Region, inputs: int) -> None:
         return
     if not isinstance(region, (Ball, Box)):
         raise ProofFailed(f"no rule for a region of type {type(region).__name__}")
-    if region.dimension != inputs:
-        raise ProofFailed(f"the region has {region.dimension} coordinates, the network has {inputs} inputs")
+    if region.center.shape[-1] != inputs:
+        raise ProofFailed(f"the region has {region.center.shape[-1]} coordinates, the network has {inputs} inputs")
     box = region if isinstance(region, Box) else region.clip
     corners = [region.center] if box is None else [region.center, box.lower, box.upper]
     if np.ndim(region.radius) or any(np.ndim(corner) != 1 for corner in corners):

@@ -51,9 +51,9 @@ class Part:
 
     def place(self, region: Region) -> Region:
         """The region of the inputs of the reduced network."""
-        if not self._is_network or region.dimension is None:
+        if not self._is_network or not region.bounded:
             return region
-        return region_in_units(region, self.norms.input.units(region.dimension))
+        return region_in_units(region, self.norms.input.units(region.center.shape[-1]))
 
     @property
     def _is_network(self) -> bool:

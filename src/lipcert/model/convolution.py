@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy import sparse
 
-from lipcert.arguments.numbers import convolution
+from lipcert.arguments.values import ConvolutionValues
 from lipcert.errors import InvalidInput
 from lipcert.model.arrays import Array, Weight, frozen
 
@@ -19,7 +17,7 @@ MOST_ENTRIES = 2**28
 
 
 @dataclass(frozen=True, eq=False)
-class Convolution:
+class Convolution(ConvolutionValues):
     """The linear map v[o, y] = Σ kernel[o, i, t] · z[g·channels/groups + i, stride·y + dilation·t - before].
 
     Build it with :meth:`of`. Images are flat, channel after channel, each in C order. Outside of the image z is zero
@@ -43,37 +41,6 @@ class Convolution:
     dilation: tuple[int, ...]
     groups: int = 1
     circular: bool = False
-
-    @staticmethod
-    def of(
-        kernel: Any,
-        image: Sequence[int],
-        stride: int | Sequence[int] = 1,
-        padding: int | Sequence[int] | Sequence[tuple[int, int]] | None = None,
-        dilation: int | Sequence[int] = 1,
-        groups: int = 1,
-        circular: bool = False,
-    ) -> Convolution:
-        """A convolution from its kernel.
-
-        Parameters
-        ----------
-        kernel
-            (outputs, channels / groups, \\*window), as PyTorch and ONNX store it.
-        image
-            Sizes of the image, one per axis.
-        stride, dilation
-            One number, or one per axis.
-        padding
-            One number, one per axis, or a pair (before, after) per axis. Default: what keeps the size of the image at
-            stride 1.
-        groups
-            Groups of channels.
-        circular
-            Periodic padding in the place of zeros.
-        """
-        parts = convolution(kernel, image, stride, padding, dilation, groups, circular)
-        return Convolution(*parts, int(groups), bool(circular))
 
     @property
     def axes(self) -> int:
@@ -115,12 +82,6 @@ class Convolution:
         """Most entries that the matrix can have."""
         return self.shape[0] * self.fan_in
 
-    def forward(self, rows: Array) -> Array:
-        """rows·Wᵀ for rows (..., inputs): the images convolved; sums of ``fan_in`` products, in any order."""
-        seen = self._windows(np.reshape(rows, (-1, *self._pictures)))
-        found = self._taps @ seen  # (k, groups, outputs, places)
-        return np.reshape(found, (*rows.shape[:-1], self.shape[0]))
-
     def sparse(self) -> sparse.csr_array:
         """The matrix W, rows in the order of the outputs, columns ascending, without the zeros of the kernel."""
         if self.entries > MOST_ENTRIES:
@@ -128,11 +89,11 @@ class Convolution:
                 f"the matrix of a convolution would have {self.entries:.3g} entries; only what works on kernels can be"
                 " asked of this network: its global bound"
             )
-        positions = np.arange(self.shape[1], dtype=np.int64).reshape(1, *self._pictures)
-        seen = np.swapaxes(self._windows(positions + 1)[0, :, None], -1, -2)  # 0 where zeros are added
+        positions = np.arange(self.shape[1], dtype=np.int64).reshape(1, *self.pictures)
+        seen = np.swapaxes(self.windows(positions + 1)[0, :, None], -1, -2)  # 0 where zeros are added
         full = (self.groups, self.outputs // self.groups, *seen.shape[2:])
         columns = np.broadcast_to(seen, full)
-        values = np.broadcast_to(self._taps[:, :, None, :], full)
+        values = np.broadcast_to(self.taps[:, :, None, :], full)
         kept = (columns > 0) & (values != 0.0)
         indptr = np.concatenate([[0], np.cumsum(kept.reshape(self.shape[0], -1).sum(axis=1))])
         matrix = sparse.csr_array((values[kept], columns[kept] - 1, indptr), shape=self.shape)
@@ -149,15 +110,16 @@ class Convolution:
         return found
 
     @property
-    def _pictures(self) -> tuple[int, ...]:
+    def pictures(self) -> tuple[int, ...]:
+        """(groups, channels of each, *image)."""
         return self.groups, int(self.kernel.shape[1]), *self.image
 
     @property
-    def _taps(self) -> Array:
+    def taps(self) -> Array:
         """(groups, outputs of each, fan_in)."""
         return self.kernel.reshape(self.groups, self.outputs // self.groups, self.fan_in)
 
-    def _windows(self, pictures: Array) -> Array:
+    def windows(self, pictures: Array) -> Array:
         """What each output sees of pictures (k, groups, inputs, *image): (k, groups, fan_in, places)."""
         last, pads = tuple(range(-self.axes, 0)), [(0, 0)] * 3 + list(self.padding)
         spans = [d * (k - 1) + 1 for d, k in zip(self.dilation, self.window, strict=True)]

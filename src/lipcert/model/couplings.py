@@ -17,7 +17,7 @@ import numpy as np
 from lipcert.arguments.numbers import listed
 from lipcert.arguments.values import CouplingValues
 from lipcert.errors import InvalidInput
-from lipcert.model.arrays import Array
+from lipcert.model.arrays import Array, frozen
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +61,7 @@ class Coupling(CouplingValues):
         widths = tuple((int(count), int(width)) for count, width in rows)
         pairs = []
         for pair in products:
-            one, two = (np.array(part, dtype=np.int64) for part in listed("products", pair))
+            one, two = (frozen(np.array(part, dtype=np.int64)) for part in listed("products", pair))
             if one.ndim != 2 or one.shape != two.shape or not one.size:
                 raise InvalidInput(f"products must be two arrays (outputs, terms) of positions, got {one.shape}")
             pairs.append(Products(one, two))
@@ -74,8 +74,6 @@ class Coupling(CouplingValues):
             both = np.sort(product.both, axis=1)
             if both.min() < 0 or both.max() >= size or (both[:, 1:] == both[:, :-1]).any():
                 raise InvalidInput(f"factors must be different ones of {size} values in each sum")
-            for part in (product.one, product.two):
-                part.flags.writeable = False
         return found
 
     @property

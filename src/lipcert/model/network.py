@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from lipcert.arguments.values import LayerValues, NetworkValues, layer_parts, rows_per_neuron
+from lipcert.arguments.values import LayerValues, NetworkValues, NeuronsValues, layer_parts, rows_per_neuron
 from lipcert.errors import InvalidInput, ProofFailed
 from lipcert.model.activations import Activation, activation
 from lipcert.model.arrays import Array, Weight, indices, times
@@ -20,7 +20,7 @@ from lipcert.model.couplings import Coupling
 
 
 @dataclass(frozen=True, eq=False)
-class Neurons:
+class Neurons(NeuronsValues):
     """The activations of one layer: groups of neurons that share a row of the table.
 
     ``groups`` pairs an activation with the indices of its neurons; together they cover ``size`` neurons.
@@ -61,12 +61,6 @@ class Neurons:
         alpha, beta = self.gather(lambda row, low, high: row.slope_range(low, high), lower, upper)
         return alpha, beta
 
-    @cached_property
-    def everywhere(self) -> tuple[Array, Array]:
-        """The slopes α ≤ β that each neuron can have at all."""
-        infinite = np.full(self.size, np.inf)
-        return self.slope_range(-infinite, infinite)
-
     def gather(self, rule: Any, *arrays: Array) -> tuple[Array, ...]:
         """Apply a rule group by group along the last axis and put the results back in place."""
         if len(self.groups) == 1:
@@ -79,10 +73,6 @@ class Neurons:
                 out[..., index] = piece
             results.append(out)
         return tuple(results)
-
-    def describe(self) -> str:
-        """Names of the rows in use, for people."""
-        return ", ".join(dict.fromkeys(row.name for row, _ in self.groups))
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,6 +87,7 @@ class Layer(LayerValues):
     bias: Array
     plain: Neurons | None
     coupling: Coupling | None = None
+    times = staticmethod(times)
 
     @property
     def neurons(self) -> Neurons | None:
@@ -126,10 +117,6 @@ class Layer(LayerValues):
     def width(self) -> int:
         """How many numbers z has."""
         return self.size if self.coupling is None else self.coupling.width
-
-    def image(self, z: Array) -> Array:
-        """weight·z for z of shape (..., inputs), rounded as it comes."""
-        return times(z, self.weight.T) if self.convolution is None else self.convolution.forward(z)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import ABC
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
@@ -26,7 +26,6 @@ class Norm(NormWords, ABC):
 
     scale: Any
     name: ClassVar[str]
-    symbol: ClassVar[str]
     dual: ClassVar[str]
     """The name of the norm with which it makes Hölder's inequality."""
 
@@ -53,6 +52,7 @@ class Norm(NormWords, ABC):
         """The scale of each coordinate, (size,); None where all are 1."""
         if self.scale == 1.0:
             return None
+        self.check(size, "a norm")
         return np.array(np.broadcast_to(np.asarray(self.scale, dtype=float), (size,)))
 
     @property
@@ -77,7 +77,6 @@ class L1(Norm):
 
     scale: Any = 1.0
     name: ClassVar[str] = "l1"
-    symbol: ClassVar[str] = "ℓ1"
     dual: ClassVar[str] = "linf"
 
 
@@ -87,7 +86,6 @@ class LInf(Norm):
 
     scale: Any = 1.0
     name: ClassVar[str] = "linf"
-    symbol: ClassVar[str] = "ℓ∞"
     dual: ClassVar[str] = "l1"
 
 
@@ -97,7 +95,6 @@ class L2(Norm):
 
     scale: Any = 1.0
     name: ClassVar[str] = "l2"
-    symbol: ClassVar[str] = "ℓ2"
     dual: ClassVar[str] = "l2"
 
 
@@ -148,25 +145,14 @@ class Region(RegionPoints, ABC):
     """A convex set Z of inputs.
 
     Leading axes of the arrays that define a region make it a stack of regions; every method then works on
-    the stack at once. Bounded regions have a ``center``, a point of the region, (..., inputs), and an ``extent`` δ with
-    ‖z - center‖₂ ≤ δ for every z of the region, up to rounding. ``radius`` is the same, or for a ball its radius in
-    its own norm.
+    the stack at once. Bounded regions have a ``center``, a point of the region, (..., inputs), and a ``radius`` δ with
+    ‖z - center‖₂ ≤ δ for every z of the region, up to rounding, or for a ball its radius in its own norm.
     """
 
     center: Array
     radius: Array
-    bounded: ClassVar[bool]
+    bounded: ClassVar[bool] = True
     """Whether a centre and a radius exist."""
-
-    @property
-    @abstractmethod
-    def dimension(self) -> int | None:
-        """Number of inputs, or None where any will do."""
-
-    @property
-    def extent(self) -> Array:
-        """How far the region reaches from its centre in the ℓ2 norm."""
-        return self.radius
 
 
 @dataclass(frozen=True, eq=False, init=False, repr=False)
@@ -180,23 +166,9 @@ class Everywhere(EverywherePoints, Region):
     def __init__(self) -> None:
         _freeze(self, center=np.zeros(0), radius=np.asarray(np.inf))
 
-    @property
-    def dimension(self) -> None:
-        return None
-
-
-class _Bounded(Region):
-    bounded: ClassVar[bool] = True
-    uniform: bool
-    """Whether one number stands for all coordinates, however many the network has."""
-
-    @property
-    def dimension(self) -> int | None:
-        return None if self.uniform else int(self.center.shape[-1])
-
 
 @dataclass(frozen=True, eq=False, init=False, repr=False)
-class Box(BoxPoints, _Bounded):
+class Box(BoxPoints, Region):
     """All inputs between two corners, lower ≤ z ≤ upper.
 
     Corners may keep the shape of the network's inputs, such as (1, 28, 28). Two numbers, as in ``Box(-1, 1)``, stand
@@ -235,7 +207,7 @@ class Box(BoxPoints, _Bounded):
 
 
 @dataclass(frozen=True, eq=False, init=False, repr=False)
-class Ball(BallPoints, _Bounded):
+class Ball(BallPoints, Region):
     """All inputs within ``radius`` of ``center`` in a norm, the ℓ2 norm by default, optionally clipped to a box.
 
     Parameters
@@ -296,13 +268,6 @@ class Ball(BallPoints, _Bounded):
         size = self.center.shape[-1]
         units = self.norm.units(size)
         return np.ones(size) if units is None else units
-
-    @property
-    def extent(self) -> Array:
-        if self.plain:
-            return self.radius
-        units = self.units
-        return self.radius * float(np.linalg.norm(units) if isinstance(self.norm, LInf) else units.max())
 
 
 def _freeze(region: Region, **arrays: Array) -> None:
