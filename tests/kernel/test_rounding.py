@@ -22,10 +22,10 @@ from lipcert.kernel.arithmetic import (
     congruence,
     diagonal_above,
     gamma,
-    half_image,
     inflate,
     largest_eigenvalue_above,
     norm_above,
+    product,
 )
 from lipcert.kernel.domain import Domain, check_region, radius_above
 from lipcert.kernel.enclosures import BackSubstitution
@@ -138,7 +138,7 @@ def test_products_of_stacks(kind: str, storage: str) -> None:
         weight: Weight = {"dense": made[0], "sparse": as_sparse(made[0]), "stack": made}[storage]
         whole = made if storage == "stack" else np.broadcast_to(dense(weight), made.shape)
         with np.errstate(all="ignore"):
-            half, S, squares = (rule(stack, weight) for rule in (half_image, congruence, diagonal_above))
+            half, S, squares = product(weight, stack), congruence(stack, weight), diagonal_above(stack, weight)
             reused = congruence(stack, weight, half), diagonal_above(stack, weight, half)
         np.testing.assert_array_equal(reused[0], S)
         np.testing.assert_array_equal(reused[1], squares)

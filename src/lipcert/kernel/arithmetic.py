@@ -29,6 +29,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -47,6 +48,8 @@ multiplied three times on its way to a proof, with one rounding each: by the uni
 start."""
 UP: Final = 1.0 + 2.0**-28
 """More than 1 + γ_n for every n below ten million."""
+_AGAIN: Final = 1.0 + 16.0 * U
+"""Makes up for the few roundings of an error."""
 TINY: Final = 2.0**-940
 """More than underflow can contribute to a sum of products of numbers of size one; far less than anything that matters.
 
@@ -103,11 +106,6 @@ def norm_above(rows: Array) -> Array:
     """
     length, power = _length(rows)
     return inflate(np.ldexp(length, power), rows.shape[-1] // 2 + 4)
-
-
-def size_above(x: Array, axis: int | tuple[int, ...] = -1) -> Array:
-    """At least the root of the sum of squares along some axes, and 2⁻⁴⁷⁰; TINY is more than all that underflows."""
-    return np.asarray(np.sqrt((x * x).sum(axis=axis) + TINY) * UP)
 
 
 def norm_below(rows: Array) -> Array:
@@ -191,15 +189,9 @@ def _slices(matrix: Weight) -> list[slice]:
 
 def symmetrised(stack: Array) -> Array:
     """(A + Aᵀ)/2 of each matrix of a stack, one rounding per entry."""
-    if stack.shape[-1] ** 2 < _LARGE:
-        return 0.5 * (stack + np.swapaxes(stack, -1, -2))
-    found, side = np.empty(stack.shape), math.isqrt(_BLOCK)
-    for i in range(0, stack.shape[-1], side):
-        for j in range(0, i + 1, side):
-            one, two = slice(i, i + side), slice(j, j + side)
-            half = 0.5 * (stack[..., one, two] + np.swapaxes(stack[..., two, one], -1, -2))
-            found[..., one, two], found[..., two, one] = half, np.swapaxes(half, -1, -2)
-    return found
+    found = stack + np.swapaxes(stack, -1, -2)
+    found *= 0.5
+    return np.asarray(found)
 
 
 def through_sizes(matrix: Weight, x: Array | None = None) -> Array:
@@ -221,8 +213,8 @@ class Near:
     """Real numbers x with |x - value| ≤ error, entry by entry; the error is an array that fits the value.
 
     One operation on floats loses at most u of its result, or η where that underflows; a sum of n products in any order
-    γ_n of their sizes and nη. Errors are sums of products that are not negative: UP makes up for their own rounding,
-    and a few η for their own underflow.
+    γ_n of their sizes and nη. Errors are sums of products that are not negative: 1 + γ makes up for their own rounding,
+    and a few η for their own underflow. So of intervals, whose errors are no rounding, sums and products lose no more.
     """
 
     __array_ufunc__ = None  # so that float·Near is this class's business
@@ -234,6 +226,11 @@ class Near:
     def of(x: Number) -> Near:
         """The number itself; a float is exact."""
         return x if isinstance(x, Near) else Near(np.asarray(x, dtype=float), np.zeros(()))
+
+    @staticmethod
+    def summed(value: Array, error: Array) -> Near:
+        """Sums, of which nothing is known where they overflow: a part of a sum may do so alone."""
+        return Near(value, np.where(np.isfinite(value), error, np.inf))
 
     @staticmethod
     def weights(weight: Array, units: int = ULPS) -> Near:
@@ -281,7 +278,7 @@ class Near:
     def __add__(self, other: Number) -> Near:
         other = Near.of(other)
         value = self.value + other.value
-        return Near(value, (self.error + other.error + U * np.abs(value)) * UP)
+        return Near(value, (self.error + other.error + U * np.abs(value)) * _AGAIN)
 
     def __sub__(self, other: Number) -> Near:
         return self + -Near.of(other)
@@ -291,7 +288,7 @@ class Near:
         value = self.value * other.value
         size = np.abs(other.value)
         error = np.abs(self.value) * other.error + self.error * (size + other.error)
-        return Near(value, (error + U * np.abs(value)) * UP + 8.0 * ETA)
+        return Near(value, (error + U * np.abs(value)) * _AGAIN + 8.0 * ETA)
 
     def __truediv__(self, other: Number) -> Near:
         """The quotient; of a divisor that may be zero nothing is known.
@@ -322,7 +319,7 @@ class Near:
             error = error + size @ np.broadcast_to(other.error, other.shape)
         if self.error.any():
             error = error + np.broadcast_to(self.error, self.shape) @ (beside + other.error)
-        return Near(self.value @ other.value, error * UP + 8.0 * n * ETA)
+        return Near.summed(self.value @ other.value, error * (1.0 + gamma(n + 8)) + 8.0 * n * ETA)
 
     def __rmatmul__(self, other: Array) -> Near:
         return Near.of(other) @ self
@@ -332,13 +329,13 @@ class Near:
         size, n = abs(weight), fan_in(weight)
         inner = gamma(n + ULPS + 2) * np.abs(self.value) + self.error + ETA
         value, error = matvec(weight, self.value), matvec(size, np.broadcast_to(inner, self.shape)) * UP + 8.0 * n * ETA
-        return Near(value, np.where(np.isfinite(value), error, np.inf))  # a part of a sum may overflow alone
+        return Near.summed(value, error)
 
     def sum(self, axis: int | tuple[int, ...] = -1) -> Near:
         """Sums along some axes."""
         n = int(np.prod([self.shape[one] for one in ((axis,) if isinstance(axis, int) else axis)]))
         lost = gamma(n) * np.abs(self.value).sum(axis=axis) + np.broadcast_to(self.error, self.shape).sum(axis=axis)
-        return Near(self.value.sum(axis=axis), lost * UP)
+        return Near.summed(self.value.sum(axis=axis), lost * (1.0 + gamma(n + 8)))
 
     def root(self) -> Near:
         """√x for x ≥ 0: |√x - √a| ≤ |x - a|/√a, and at most √|x - a|."""
@@ -356,7 +353,7 @@ class Near:
     def shifted(self, power: int | Array) -> Near:
         """x·2^power, exact but for underflow, half a unit of the value and half a unit of the error."""
         value = np.ldexp(self.value, power)
-        return Near(value, np.where(np.isfinite(value), up(np.ldexp(self.error, power)), np.inf))
+        return Near.summed(value, up(np.ldexp(self.error, power)))
 
 
 Number: TypeAlias = "Near | Array | float"
@@ -378,8 +375,6 @@ class Approx:
     entries that mirror each other may differ by what they lost, u of which is less than what UP adds to errors.
     """
 
-    __slots__ = ("_floor", "_inner", "_inner_turned", "_size", "_sums", "_turned", "_units", "symmetric", "value")
-
     def __init__(
         self,
         value: Weight,
@@ -390,9 +385,6 @@ class Approx:
     ) -> None:
         self.value, self._units, self._inner, self._inner_turned = value, units, inner, inner_turned
         self.symmetric = symmetric
-        self._turned: Approx | None = None
-        self._size: Array | None = None
-        self._sums: Array | None = None
         self._floor: Any = 1.0
 
     @staticmethod
@@ -406,28 +398,29 @@ class Approx:
         """The diagonal matrices with given entries (..., n)."""
         return Approx(entries[..., None] * np.eye(entries.shape[-1]), symmetric=True)
 
-    @property
+    @cached_property
     def T(self) -> Approx:
         """Aᵀ, which does not know A, so that large matrices are gone when they are no longer in use."""
         if self.symmetric:
             return self
-        if self._turned is None:
-            self._turned = Approx(transpose(self.value), self._units, self._inner_turned, self._inner)
-            self._turned._floor = self._floor
-            self._turned._size = None if self._size is None else transpose(self._size)
-        return self._turned
+        turned = Approx(transpose(self.value), self._units, self._inner_turned, self._inner)
+        turned._floor = self._floor
+        return turned
+
+    @cached_property
+    def _sums(self) -> Array:
+        return through_sizes(self.value) * UP + TINY
+
+    @cached_property
+    def _size(self) -> Weight:
+        return abs(self.value)
 
     def reach(self, x: Array | None = None) -> Array:
         """At least |value|x for x ≥ 0; without x, the row sums of |value|."""
         if x is None:
-            if self._sums is None:
-                self._sums = through_sizes(self.value) * UP + TINY
             return self._sums
-        if self.value.shape[-2] * self.value.shape[-1] >= _LARGE:
-            return through_sizes(self.value, x) * UP + TINY
-        if self._size is None:
-            self._size = abs(self.value)
-        return np.asarray(matvec(self._size, x) * UP + TINY)
+        large = math.prod(self.value.shape[-2:]) >= _LARGE  # then sizes are not kept
+        return np.asarray((through_sizes(self.value, x) if large else matvec(self._size, x)) * UP + TINY)
 
     def err(self, x: Array | None = None) -> Array:
         """At least |A - value|x for x ≥ 0; without x, the row sums of |A - value|."""
@@ -444,7 +437,7 @@ class Approx:
         return (self.reach() + self.err()) * UP
 
     def __matmul__(self, other: Approx) -> Approx:
-        return self.times_as(other, _product(self.value, other.value))
+        return self.times_as(other, product(self.value, other.value))
 
     def times_as(self, other: Approx, value: Weight) -> Approx:
         """A B, whose floats are computed as sums of products in any order."""
@@ -589,8 +582,8 @@ def congruence(P: Array | None, weight: Weight, half: Array | None = None, radiu
     if P is None:  # then H is W itself
         S, sums = gram(weight), 2.0 * matvec(size, across)
     else:
-        half = half_image(P, weight) if half is None else half
-        S, sums = _product(half, transpose(weight)), 4.0 * matvec(size, through_sizes(P, across))
+        half = product(weight, P) if half is None else half
+        S, sums = product(half, transpose(weight)), 4.0 * matvec(size, through_sizes(P, across))
     S = symmetrised(S)
     g = gamma(max(weight.shape[-1], 1) + 2 * ULPS + 4)
     error = g * (0.5 * sums + through_sizes(S)) * UP + TINY * (1.0 + across.sum())
@@ -607,11 +600,6 @@ def gram(weight: Weight) -> Array:
     return dense(weight @ weight.T) if few else times(dense(weight), weight.T)
 
 
-def half_image(P: Array, weight: Weight) -> Array:
-    """fl(W P), (..., m, n), for P symmetric, (..., n, n)."""
-    return _product(weight, P)
-
-
 def diagonal_above(P: Array | None, weight: Weight, half: Array | None = None) -> Array:
     """At least the diagonal of W P Wᵀ, (..., m), for P ≽ 0, or None, the identity; zero for rows of zeros.
 
@@ -624,12 +612,7 @@ def diagonal_above(P: Array | None, weight: Weight, half: Array | None = None) -
         d, sums = np.ones(weight.shape[-1]), np.asarray((weight * weight).sum(axis=-1))
         reach = sums
     else:
-        half = half_image(P, weight) if half is None else half
-        if sparse.issparse(weight):
-            sums = np.stack([np.asarray((weight * one).sum(axis=-1)) for one in np.reshape(half, (-1, *weight.shape))])
-            sums = np.reshape(sums, half.shape[:-1])
-        else:
-            sums = np.einsum("...ij,...ij->...i", half, weight)
+        sums = np.einsum("...ij,...ij->...i", product(weight, P) if half is None else half, dense(weight))
         d = np.sqrt(np.maximum(np.diagonal(P, axis1=-2, axis2=-1), TINY))
         along = matvec(size, d) * UP
         reach = along * along
@@ -638,7 +621,7 @@ def diagonal_above(P: Array | None, weight: Weight, half: Array | None = None) -
     return np.where(still, 0.0, up(np.maximum(sums, 0.0) + error * (UP * UP)) + lost)
 
 
-def _product(one: Weight, two: Weight) -> Array:
+def product(one: Weight, two: Weight) -> Array:
     """The product as computed, of matrices or stacks, dense; at most one of them is a stack where one is sparse."""
     one, two = _fuller(one), _fuller(two)
     if not sparse.issparse(one):
@@ -678,25 +661,6 @@ def _through(one: Approx, two: Approx) -> Operator:
 
 def _both(one: Approx, two: Approx) -> Operator:
     return lambda x: one.err(x) + two.err(x)
-
-
-def dot(rows: Number, vectors: Number, which: Array | None = None) -> Near:
-    """row·vector for rows (k, n), and one vector (n,) for all, one for each, or of vectors (count, n) those told.
-
-    Vectors may be intervals: no more than γ of an error is lost.
-    """
-    rows, vectors = Near.of(rows), Near.of(vectors)
-    n, size = rows.shape[-1], np.abs(vectors.value)
-
-    def product(left: Array, right: Array) -> Array:
-        right = right if which is None else right[which]
-        return np.asarray(left @ right if right.ndim == 1 else np.einsum("rn,rn->r", left, right))
-
-    error = product(np.abs(rows.value), gamma(n + 2) * size + vectors.error + ETA)
-    if rows.error.any():
-        error = error + product(np.broadcast_to(rows.error, rows.shape), size + vectors.error)
-    value, error = product(rows.value, vectors.value), up(error * (1.0 + gamma(n + 8))) + 8.0 * n * ETA
-    return Near(value, np.where(np.isfinite(value), error, np.inf))  # a part of a sum may overflow alone
 
 
 def rounded_off(size: Array, count: int) -> Array:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lipcert.errors import ProofFailed
-from lipcert.kernel.arithmetic import Near, dot, down, norm_above, norm_below, transpose, twice_above, up
+from lipcert.kernel.arithmetic import Near, down, norm_above, norm_below, transpose, twice_above, up
 from lipcert.model.arrays import Array, Weight
 from lipcert.model.regions import Ball, Box, Everywhere, LInf, Region
 from lipcert.suggest.multipliers import split_rate
@@ -215,7 +215,7 @@ class Pick:
 
     def near(self, rows: Array, vectors: Near) -> Near:
         """row·vector for vectors (count, n), one per region."""
-        return dot(rows, vectors[0]) if self.single else dot(rows, vectors, self.where)
+        return Near.of(rows) @ vectors[0] if self.single else (vectors[self.where] * rows).sum()
 
     def dots(self, rows: Array, vectors: Array) -> Array:
         """row·vector for vectors (count, n), one per region, rounded as it comes."""
@@ -255,7 +255,7 @@ def _split(radius: Array, below: Array, above: Array, rows: Array, halvings: int
     y = rows / rate
     q = np.where(told & ((y < below) | (y > above)), rate * np.clip(y, below, above), rows)
     rest = Near.of(rows) - q  # its sign is the true one
-    return q, dot(rest, np.where(rest.value > 0.0, above, below)).above
+    return q, (rest * np.where(rest.value > 0.0, above, below)).sum().above
 
 
 def form_over_ball(g: Array, weight: Weight, B: Array, radius: float, most: float, mu: float, y: Array) -> float:
@@ -271,5 +271,5 @@ def form_over_ball(g: Array, weight: Weight, B: Array, radius: float, most: floa
     rest = (g - mu * Near.of(y) + image).size
     length = norm_above(rest)
     square = length * (length / (Near.of(mu) - most))
-    total = dot(y, g) + dot(np.abs(y), rest) + square + twice_above(np.asarray(radius), np.asarray(mu))
+    total = Near.of(y) @ g + Near.of(np.abs(y)) @ rest + square + twice_above(np.asarray(radius), np.asarray(mu))
     return float((0.5 * total).above)

@@ -56,7 +56,6 @@ from lipcert.kernel.arithmetic import (
     Approx,
     Near,
     congruence,
-    dot,
     down,
     factor_rows,
     largest_eigenvalue_above,
@@ -356,13 +355,13 @@ class QuadraticRelaxation:
             total = total + constant + Near.of(height).sum()
             bends.insert(0, bend)
         (rest,), (boxed,) = split_by_box(self.ball, row[None])
-        return rest, bends, total + dot(row, self.ball.center) + boxed
+        return rest, bends, total + Near.of(row) @ self.ball.center + boxed
 
     def _through(self, index: int, row: Array) -> tuple[Array, Near]:
         """Floats r and a number with row·v ≤ r·z + number, v the pre-activations of a layer, z what enters it."""
         layer = self.network.layers[index]
         through = Approx(row[None]) @ Approx.weight(layer.weight)
-        return through.value[0], dot(row, Near.weights(layer.bias)) + through.err(self._sizes[index])[0]
+        return through.value[0], Near.of(row) @ Near.weights(layer.bias) + through.err(self._sizes[index])[0]
 
     def _together(self, bends: list[Array], multipliers: Sequence[Array]) -> tuple[Array, float]:
         """B of the first layer, and at least λmax(WᵀBW) and 0."""

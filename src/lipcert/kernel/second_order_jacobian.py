@@ -46,8 +46,8 @@ from lipcert.kernel.arithmetic import (
     Near,
     congruence,
     largest_eigenvalue_above,
+    norm_above,
     raised,
-    size_above,
     twice_above,
     up,
 )
@@ -179,7 +179,7 @@ def inverse_above(A: Array) -> Array:
     inverse = np.linalg.inv(A)
     inverse = 0.5 * (inverse + inverse.T)
     residual = np.eye(len(A)) - Near.of(A) @ inverse
-    return raised(np.array(inverse), up(size_above(residual.size, (0, 1)) / least))
+    return raised(np.array(inverse), up(norm_above(residual.size.ravel()) / least))
 
 
 def _image(P: Array | None, maps: Near) -> Array:

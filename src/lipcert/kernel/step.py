@@ -16,8 +16,8 @@ from lipcert.kernel.arithmetic import (
     congruence,
     diagonal_above,
     factor_rows,
-    half_image,
     inflate,
+    product,
     raised,
     total,
     transpose,
@@ -36,7 +36,7 @@ class Image:
 
     def __init__(self, P: Array | None, exponent: Array, weight: Weight) -> None:
         self.P, self.exponent, self.weight = P, exponent, weight
-        self.half = None if P is None else half_image(P, weight)
+        self.half = None if P is None else product(weight, P)
 
     def axes(self) -> Array:
         """At least the Lipschitz constant of each neuron, sqrt(S_ll), (count, neurons); zero where that is known."""
