@@ -20,7 +20,7 @@ import lipcert as lc
 from lipcert.errors import InvalidInput, UnreadableModel
 
 torch = pytest.importorskip("torch", reason="PyTorch is an extra")
-from test_zoo import READ, fn, made, max_min, same  # noqa: E402
+from test_zoo import READ, fn, made, same  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
@@ -45,12 +45,12 @@ def test_the_shape_is_found_where_the_module_tells_it() -> None:
 
 def test_residual_streams_are_carried_at_their_own_width() -> None:
     """One copy of the stream (6) passes each activation, or the input (5) where that is enough."""
-    module, shape = made(READ["pre-activation residual"]), (5,)
+    module, shape = made(READ["PreActivation"]), (5,)
     assert lc.load(module, input_shape=shape).sizes == (5, 11, 14, 12, 15, 12, 15, 3)
 
 
 def test_the_module_is_not_changed() -> None:
-    module, shape = made(READ["residual"]), (2, 6, 7)
+    module, shape = made(READ["Residual"]), (2, 6, 7)
     before = copy.deepcopy(module.state_dict())
     lc.load(module.float(), input_shape=shape)
     assert all(value.dtype == torch.float32 for value in module.state_dict().values() if value.is_floating_point())
@@ -106,7 +106,7 @@ def orthogonal(outputs: int, inputs: int) -> Any:
     return layer
 
 
-@pytest.mark.parametrize("make", [lambda: fn(max_min), GroupSort2, READ["sorted pairs"][0]])
+@pytest.mark.parametrize("make", [READ["MaxMin"][0], GroupSort2, READ["SortedPairs"][0]])
 def test_orthogonal_networks_that_sort_are_seen_to_be_1_lipschitz(make: Callable[[], Any]) -> None:
     torch.manual_seed(0)
     parts = [orthogonal(20, 8), make(), orthogonal(20, 20), make(), orthogonal(20, 20), make(), orthogonal(5, 20)]

@@ -32,11 +32,20 @@ except ImportError:  # pragma: no cover - depends on the installation
     raise LipcertError('reading PyTorch models needs PyTorch: pip install "lipcert[torch]"') from None
 
 from lipcert.importers import torch_checks as checks
-from lipcert.importers.torch_ops import ACTIVATIONS, KNOWN, TorchBuilder, array, bound, name_of, translate
+from lipcert.importers.torch_ops import ACTIVATIONS, KNOWN, RANDOM, TorchBuilder, array, bound, name_of, translate
 
 _MANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 _SOFTMAX = ("softmax", "_softmax", "log_softmax", "_log_softmax")
 _BITS = {torch.float64: 53, torch.float32: 24, torch.float16: 11, torch.bfloat16: 8}
+_APART: dict[Any, Callable[..., Any]] = {
+    torch.ops.aten.bilinear.default: lambda x, z, weight, bias=None: (
+        (x[..., None, None, :] @ weight @ z[..., None, :, None])[..., 0, 0] + (0.0 if bias is None else bias)
+    ),
+    torch.ops.aten.cdist.default: lambda x, z, p=2.0, compute_mode=None: (
+        (x.unsqueeze(-2) - z.unsqueeze(-3)).pow(2).sum(-1).sqrt() if p == 2.0 else NotImplemented
+    ),
+}
+"""What PyTorch takes apart into operations of which nothing is known here."""
 _TORCH, _HERE = Path(torch.__file__).parent, Path(__file__).parent
 
 
@@ -242,7 +251,7 @@ def _exported(module: _Given, shape: tuple[int, ...]) -> _Exported:
     try:
         with silent(), torch.no_grad():
             program = torch.export.export(module, (torch.zeros(shape, dtype=dtype, device=module.place),), strict=False)
-            whole = functional(program)
+            whole, run = functional(program), program.module(check_guards=False)
     except LipcertError:
         raise
     except Exception as error:  # an export runs the module's own code, which may fail in any way
@@ -255,7 +264,7 @@ def _exported(module: _Given, shape: tuple[int, ...]) -> _Exported:
     changed = [s for s in signature.output_specs if s.kind.name in ("BUFFER_MUTATION", "PARAMETER_MUTATION")]
     checks.refuse_changes({}, dict.fromkeys((spec.target.removeprefix("model.") for spec in changed), True))
     state = {s.arg.name: kept[s.target].detach() for s in signature.input_specs if s.kind.name != "USER_INPUT"}
-    return _Exported(program.module(check_guards=False), whole.graph_module, state, shape, dtype)
+    return _Exported(run, whole.graph_module, state, shape, dtype)
 
 
 def _type(module: _Given, shape: tuple[int, ...]) -> tuple[torch.dtype | None, str]:
@@ -295,7 +304,7 @@ def functional(program: Any, harmless: Sequence[str] = ("detach_",)) -> Any:
     unknown = {t for n, t in reached.items() if n.op == "call_function" and name_of(t) not in (*KNOWN, *harmless)}
     if not written and not unknown - {operator.getitem}:
         return program
-    table = torch.export.default_decompositions()
+    table = {**torch.export.default_decompositions(), **_APART}
     return program.run_decompositions({target: table[target] for target in unknown if target in table})
 
 
@@ -398,7 +407,7 @@ def _constant(node: fx.Node, args: Any, kwargs: Any) -> Any:
     target: Any = node.target
     tags = getattr(target, "tags", ())
     if torch.Tag.nondeterministic_seeded in tags and dict(bound(target, args, kwargs)).get("train") is not False:
-        raise Unsupported("it is random; keep random numbers in a buffer, or pass training=self.training to dropout")
+        raise Unsupported(RANDOM)
     try:
         with torch.no_grad(), checks.quiet():
             given = fx.node.map_aggregate((args, kwargs), _widened) if node.all_input_nodes else (args, kwargs)

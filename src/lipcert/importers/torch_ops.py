@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 import torch
+from scipy import sparse
 from torch.utils._pytree import tree_flatten, tree_map
 
 from lipcert.errors import LipcertError
@@ -35,6 +36,8 @@ _INDICES = ("index", "indices", "repeats")
 """Arguments that say which elements are taken; all other tensors hold elements."""
 
 _JUMPS = "it jumps where its operand crosses a limit; write choices with relu, clamp, abs, maximum or leaky_relu"
+
+RANDOM = "it is random; keep random numbers in a buffer, or pass training=self.training to dropout"
 
 
 class TorchBuilder(Builder):
@@ -63,7 +66,8 @@ def translate(b: TorchBuilder, target: Any, args: Sequence[Any], kwargs: Mapping
             of_shape = lambda leaf: torch.zeros(leaf.shape).double() if isinstance(leaf, Tensor) else leaf  # noqa: E731
             return target(*tree_map(of_shape, list(args)), **kwargs)
         if name not in HANDLERS:
-            raise Unsupported(MISSING.get(name, f"unknown operation; {PART}"))
+            random = torch.Tag.nondeterministic_seeded in getattr(target, "tags", ())
+            raise Unsupported(RANDOM if random else MISSING.get(name, f"unknown operation; {PART}"))
         (_, first), *others = bound(target, args, kwargs)
         return HANDLERS[name](b, _plain(first), **{key: _plain(value) for key, value in others if value is not None})
     except (Unsupported, LipcertError):  # says itself what is wrong
@@ -111,8 +115,10 @@ def arranged(b: Builder, target: Any, args: Sequence[Any], kwargs: Mapping[str, 
         if any(isinstance(leaf, torch.dtype) for leaf in leaves):
             raise Unsupported("it reinterprets the bits of numbers")
         values[name] = value if name in _INDICES else tree_map(place, value)
-    if values.get("accumulate"):
-        raise Unsupported("it adds up elements; use index_add or a linear layer")
+        if name == "value":  # a number that is put at places
+            values[name] = place(torch.tensor(value)).item()
+    if values.get("accumulate") or isinstance(values.get("reduce"), str):
+        raise Unsupported("it combines elements; use index_add or scatter_add")
     return tree_map(lambda part: b.taken(operands, part.numpy().astype(int)), target(**values))
 
 
@@ -124,6 +130,20 @@ def _chosen(b: Builder, condition: Any, x: Any, other: Any) -> Tensor:
     shape = common_shape(np.shape(condition), left.shape, right.shape)
     one, two = (np.broadcast_to(win.positions(side.shape), shape) for side in (left, right))
     return b.taken([left, right], np.where(condition, one, two + left.size))
+
+
+def _added(b: Builder, x: Any, dim: int, index: Array, source: Any, alpha: float = 1.0) -> Tensor:
+    """X, to which elements of the source are added: its index says where along an axis each belongs."""
+    x, source = b.tensor(x), b.tensor(source)
+    part = b.view(source, lambda places: places[tuple(map(slice, index.shape))])
+    place = torch.from_numpy(win.positions(x.shape)).gather(dim, torch.from_numpy(index)).numpy().ravel()
+    sums = sparse.coo_array((np.full(part.size, alpha), (place, np.arange(part.size))), shape=(x.size, part.size))
+    return b.add(x, b.affine(part, sums, 0.0, x.shape))
+
+
+def _index_add(b: Builder, x: Any, dim: int, index: Array, source: Any, alpha: float) -> Tensor:
+    along = [-1 if axis == dim % len(x.shape) else 1 for axis in range(len(x.shape))]
+    return _added(b, x, dim, np.broadcast_to(index.reshape(along), source.shape).copy(), source, alpha)
 
 
 def _pad(b: Builder, x: Tensor, pad: Any, mode: str = "constant", value: float = 0.0) -> Tensor:
@@ -354,6 +374,8 @@ HANDLERS: Final[Mapping[str, Handler]] = {
     "mean": partial(_mean, False),
     "sum": partial(_mean, True),
     "cumsum": _cumsum,
+    "index_add": _index_add,
+    "scatter_add": lambda b, x, dim, index, src: _added(b, x, dim, index, src),
     "var": _variance,
     "linalg_vector_norm": _length,
     "where": lambda b, condition, self, other: _chosen(b, condition, self, other),
@@ -411,7 +433,7 @@ _MOVES = """
     swapdims movedim moveaxis t numpy_T mT flip roll rot90 expand expand_as broadcast_to repeat tile repeat_interleave
     slice narrow select index_select index take split split_with_sizes tensor_split chunk unbind diagonal unfold gather
     broadcast_tensors unsafe_split unsafe_split_with_sizes unsafe_chunk index_put copy channel_shuffle cat stack hstack
-    vstack select_scatter slice_scatter pixel_shuffle pixel_unshuffle"""
+    vstack scatter select_scatter slice_scatter pixel_shuffle pixel_unshuffle"""
 _MOVES_OF = ("reflection_pad", "replication_pad", "upsample_nearest", "_upsample_nearest_exact")
 ARRANGING: Final = frozenset({*_MOVES.split(), *(f"{kind}{d}d" for kind in _MOVES_OF for d in _RANKS)})
 """Operations that only move elements."""
