@@ -166,6 +166,18 @@ OPERATORS: dict[str, tuple[Any, ...]] = {
             ("asymmetric", "floor"),
         )
     },
+    **{
+        f"{kind} {way}": case(
+            (4, 3),
+            node("Transpose", "x", "t", perm=[1, 0, 2]),
+            node(kind, f"t w r {more}", hidden_size=2, direction=way),
+            w=random(1, 2 * gates, 3),
+            r=random(1, 2 * gates, 2),
+            b=random(1, 4 * gates),
+        )
+        for kind, gates in (("LSTM", 4), ("GRU", 3), ("RNN", 1))
+        for way, more in (("forward", "b"), ("reverse", ""))
+    },
     "Dropout with mask": case((6,), helper.make_node("Dropout", ["x"], ["y", "mask"])),
 }
 
@@ -298,6 +310,10 @@ def test_the_model_object_is_not_changed() -> None:
 
 
 REFUSED: dict[str, tuple[Any, str]] = {
+    "RNN": (
+        case((4, 3), node("RNN", "x w r", hidden_size=1, clip=1.0), w=random(1, 1, 3), r=random(1, 1, 1)),
+        "it has clip; such layers are read with sigmoid, tanh and relu",
+    ),
     "Round": (case((6,), "Round x"), "Round of shape .*: it jumps; write choices with"),
     "Sign": (case((6,), "Sign x"), "Sign of shape .*: it jumps"),
     "Cast": (case((6,), node("Cast", "x", to=TensorProto.INT64)), "rounds"),

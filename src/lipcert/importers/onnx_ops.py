@@ -16,6 +16,7 @@ import numpy as np
 
 from lipcert.importers import signals
 from lipcert.importers.builder import Builder, Frame, Positions, Tensor, Unsupported, Value
+from lipcert.importers.untrusted import few
 from lipcert.model.arrays import Array
 
 Operator = Callable[..., Any]
@@ -246,6 +247,31 @@ def _pad(b: Builder, x: Tensor, mode: str, pads: Any, axes: Any = None, **value:
     return b.pad(x, around, float(np.ravel(next(iter(value.values()), 0.0))[0]))
 
 
+def _recurrent(b: OnnxBuilder, X: Tensor, W: Array, R: Array, direction: str, hidden_size: int, **given: Any) -> Any:
+    """LSTM, GRU and RNN, step by step."""
+    (steps, batch, _), ways = X.shape, len(W)
+    strange = [name for name in ("P", "clip", "input_forget", "layout", "activation_alpha") if given.get(name)]
+    names = [name.decode().lower() for name in given.get("activations", ())]
+    names = names or ["tanh" if W.shape[1] == hidden_size else "sigmoid", "tanh", "tanh"] * ways
+    if strange or not {*names} <= {"sigmoid", "tanh", "relu"} or np.any(given.get("sequence_lens", steps) != steps):
+        more = few(strange or names, between=" and ")
+        raise Unsupported(f"it has {more}; such layers are read with sigmoid, tanh and relu, over all steps, no more")
+    b.room.take(steps, 2**12)  # each step makes some twenty nodes
+    nothing = np.zeros((ways, batch, hidden_size))
+    biases = np.split(given.get("B", np.zeros((ways, 2 * W.shape[1]))), 2, axis=1)
+    start, late, ends = [given.get(f"initial_{k}", nothing) for k in "hc"], bool(given.get("linear_before_reset")), []
+    for way, called in enumerate(np.split(np.array(names), ways)):
+        turn = -1 if way or direction == "reverse" else 1
+        x = b.view(X, lambda i, turn=turn: i[::turn])
+        weights, first = ([part[way] for part in parts] for parts in ((W, R, *biases), start))
+        found, c = signals.recurrent(b, x, weights, first, called.tolist(), late)
+        ends.append((found[::turn], [found[-1], c]))
+    rows = [b.concat([each[step] for each, _ in ends], 0) for step in range(steps)]
+    y = b.view(b.concat(rows, 0), lambda i: i.reshape(steps, ways, batch, hidden_size))
+    last = [b.view(b.concat([state[k] for _, state in ends], 0), lambda i: i.reshape(nothing.shape)) for k in (0, 1)]
+    return (y, *last)[: b.outputs]
+
+
 ARRANGING: Final = frozenset(
     {
         *("DepthToSpace", "Expand", "Flatten", "Gather", "Reshape", "Shape", "Slice", "SpaceToDepth", "Split"),
@@ -260,7 +286,6 @@ MISSING: Final[Mapping[str, str]] = {
     **dict.fromkeys(
         ("LpNormalization", "LRN"), "it divides by a norm that may be zero; add a small number to the norm"
     ),
-    **dict.fromkeys(("LSTM", "GRU", "RNN"), "load the PyTorch module, whose recurrent layers are read"),
 }
 """What people can do about operators that they bring most often of those that are not read."""
 
@@ -314,6 +339,7 @@ OPERATORS: Final[Mapping[str, Operator]] = {
     "RMSNormalization": partial(_norm, False),
     "Reciprocal": lambda b, x: b.divide(1.0, x),
     **{f"Reduce{kind.title()}": partial(_reduce, kind) for kind in ("max", "mean", "min", "sum")},
+    **dict.fromkeys(("LSTM", "GRU", "RNN"), _recurrent),
     **dict.fromkeys(("Resize", "Upsample"), _resize),
     "Selu": lambda b, x, alpha, gamma: b.scale(b.activate(x, "elu", alpha=alpha), gamma),
     "Shrink": _shrink,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from lipcert.importers import graph as ops
 from lipcert.importers.builder import Builder, Tensor, Unsupported, Value
 from lipcert.importers.windows import positions
+from lipcert.model.arrays import Array
 
 
 def softmax(b: Builder, x: Tensor, axis: int = -1, log: bool = False) -> Tensor:
@@ -70,3 +72,35 @@ def attention(
     turned = b.view(k, lambda i: np.swapaxes(i, -1, -2)) if isinstance(k, Tensor) else np.swapaxes(k, -1, -2)
     scores = b.matmul(b.multiply(q, np.asarray(q.shape[-1] ** -0.5 if scale is None else scale)), turned)
     return b.matmul(softmax(b, b.add(scores, added) if added.any() else scores), v)
+
+
+def recurrent(
+    b: Builder, x: Tensor, weights: Sequence[Array], start: Sequence[Value], names: Sequence[str], late: bool
+) -> tuple[list[Value], Value]:
+    """What a recurrent layer gives after each step of x (steps, batch, inputs), and the last state of its cells.
+
+    The weights are W, R and the two biases, with one block (RNN), three (GRU: z, r, h) or four (LSTM: i, o, f, c); a
+    GRU may reset ``late``, behind the product with R.
+    """
+    (W, R, *biases), (h, c), size = weights, start, weights[1].shape[-1]
+    found: list[Value] = []
+    act = [partial(b.activate, name=name) for name in names]
+    blocks = [slice(k, k + size) for k in range(0, len(W), size)]
+    for step in positions(x.shape):
+        both = [b.add(b.matmul(v, m.T), bias) for v, m, bias in zip((b.pick(x, step), h), (W, R), biases, strict=True)]
+        new, old = ([b.view(value, lambda i, at=at: i[:, at]) for at in blocks] for value in both)
+        gates = [b.add(*pair) for pair in zip(new, old, strict=True)]
+        if len(blocks) == 1:
+            h = act[0](gates[0])
+        elif len(blocks) == 3:
+            z, reset = act[0](gates[0]), act[0](gates[1])
+            again = b.matmul(b.multiply(reset, h), R[blocks[2]].T)
+            kept = b.multiply(reset, old[2]) if late else b.add(again, biases[1][blocks[2]])
+            fresh = act[1](b.add(new[2], kept))
+            h = b.add(fresh, b.multiply(z, b.add(h, fresh, -1.0)))
+        else:
+            i, o, f = (act[0](gate) for gate in gates[:3])
+            c = b.add(b.multiply(f, c), b.multiply(i, act[1](gates[3])))
+            h = b.multiply(o, act[2](c))
+        found.append(h)
+    return found, c
