@@ -48,8 +48,6 @@ multiplied three times on its way to a proof, with one rounding each: by the uni
 start."""
 UP: Final = 1.0 + 2.0**-28
 """More than 1 + γ_n for every n below ten million."""
-_AGAIN: Final = 1.0 + 16.0 * U
-"""Makes up for the few roundings of an error."""
 TINY: Final = 2.0**-940
 """More than underflow can contribute to a sum of products of numbers of size one; far less than anything that matters.
 
@@ -213,8 +211,8 @@ class Near:
     """Real numbers x with |x - value| ≤ error, entry by entry; the error is an array that fits the value.
 
     One operation on floats loses at most u of its result, or η where that underflows; a sum of n products in any order
-    γ_n of their sizes and nη. Errors are sums of products that are not negative: 1 + γ makes up for their own rounding,
-    and a few η for their own underflow. So of intervals, whose errors are no rounding, sums and products lose no more.
+    γ_n of their sizes and nη. Errors are sums of products that are not negative: UP makes up for their own rounding,
+    and a few η for their own underflow. Products of matrices lose no more than γ of an error, which may be an interval.
     """
 
     __array_ufunc__ = None  # so that float·Near is this class's business
@@ -278,7 +276,7 @@ class Near:
     def __add__(self, other: Number) -> Near:
         other = Near.of(other)
         value = self.value + other.value
-        return Near(value, (self.error + other.error + U * np.abs(value)) * _AGAIN)
+        return Near(value, (self.error + other.error + U * np.abs(value)) * UP)
 
     def __sub__(self, other: Number) -> Near:
         return self + -Near.of(other)
@@ -288,7 +286,7 @@ class Near:
         value = self.value * other.value
         size = np.abs(other.value)
         error = np.abs(self.value) * other.error + self.error * (size + other.error)
-        return Near(value, (error + U * np.abs(value)) * _AGAIN + 8.0 * ETA)
+        return Near(value, (error + U * np.abs(value)) * UP + 8.0 * ETA)
 
     def __truediv__(self, other: Number) -> Near:
         """The quotient; of a divisor that may be zero nothing is known.
@@ -335,7 +333,7 @@ class Near:
         """Sums along some axes."""
         n = int(np.prod([self.shape[one] for one in ((axis,) if isinstance(axis, int) else axis)]))
         lost = gamma(n) * np.abs(self.value).sum(axis=axis) + np.broadcast_to(self.error, self.shape).sum(axis=axis)
-        return Near.summed(self.value.sum(axis=axis), lost * (1.0 + gamma(n + 8)))
+        return Near.summed(self.value.sum(axis=axis), lost * UP)
 
     def root(self) -> Near:
         """√x for x ≥ 0: |√x - √a| ≤ |x - a|/√a, and at most √|x - a|."""
@@ -539,6 +537,21 @@ def cholesky(stack: Array) -> tuple[Array, Array]:
             return np.zeros(stack.shape), np.zeros(1, dtype=bool)
     factors, good = zip(*(cholesky(one[None]) for one in stack), strict=True)
     return np.concatenate(factors), np.concatenate(good)
+
+
+def factor_above(S: Array) -> Array:
+    """A lower triangle L with S ≼ L Lᵀ, for a symmetric float matrix S that is about positive semidefinite.
+
+    S + eI = L Lᵀ + Δ, and Δ ≼ eI if the absolute row sums of Δ are at most e; e is larger with every attempt.
+    """
+    e = 2.0**-40 * np.diagonal(S).max(initial=0.0) + underflow(len(S))  # more than rounding makes of most
+    for _ in range(8):
+        lifted = raised(np.array(S), e)
+        (L,), (good,) = cholesky(lifted[None])
+        if good and (factor_rows(Approx(lifted, symmetric=True), L) <= e).all():
+            return np.asarray(L)
+        e *= 16.0
+    raise ProofFailed("a matrix of the proof could not be factored; numbers may be too large for floating point")
 
 
 def largest_eigenvalue_above(matrix: Array, guess: Array | None = None) -> Array:

@@ -31,6 +31,7 @@ from lipcert.kernel.arithmetic import (
     Near,
     cholesky,
     down,
+    factor_above,
     factor_rows,
     inflate,
     raised,
@@ -51,8 +52,6 @@ _LEAST_SHARE = 2.0**-300
 """Upper bounds of softmax values are at least this, so that their roots and inverses stay floats."""
 _FLOOR = 1e-5
 """Multipliers that are suggested are at least this share of the largest."""
-_CLOSE = 2.0**-40
-"""What is added to the diagonal of D, relatively, before it is factored."""
 
 
 def differences(v: Near) -> Near:
@@ -209,8 +208,7 @@ class Form:
     def factor(self, T: Array) -> tuple[Array, Array, Array]:
         """H (a, a), the coordinates it is about, and E's diagonal, (width,): Σ_i D_i ≼ HᵀH there.
 
-        D over powers of two, which bring its diagonal near one, plus a little is L Lᵀ + Δ; L Lᵀ is at least D if the
-        little is at least the row sums of Δ and what the sums of D have lost.
+        D is factored over powers of two, which bring its diagonal near one; what its sums have lost is added.
         """
         taus = self.taken(T)
         E, coords = np.zeros(self.M.value.shape[0]), np.unique(np.concatenate([u.coords.ravel() for u in self.units]))
@@ -229,14 +227,8 @@ class Form:
             D += np.bincount((at[:, :, None] * a + at[:, None, :]).ravel(), entries.ravel(), minlength=D.size)
             rows += np.bincount(at.ravel(), np.abs(entries).sum(axis=-1).ravel(), minlength=a)
             count += len(tau)
-        square, lost, little = D.reshape(a, a), rounded_off(rows, count + len(self.units) + 8), _CLOSE
-        for _ in range(8):
-            sum_ = raised(np.array(square), np.full(a, little))
-            (L,), (good,) = cholesky(sum_[None])
-            if good and (total(factor_rows(Approx(sum_, symmetric=True), L), lost) <= little).all():
-                return np.ldexp(L.T, power), coords, E
-            little *= 16.0
-        raise ProofFailed("the remainders of a layer with products or softmax are too large for floating point")
+        L = factor_above(raised(D.reshape(a, a), rounded_off(rows, count + len(self.units) + 8)))
+        return np.ldexp(L.T, power), coords, E
 
 
 def form(

@@ -215,7 +215,9 @@ class Pick:
 
     def near(self, rows: Array, vectors: Near) -> Near:
         """row·vector for vectors (count, n), one per region."""
-        return Near.of(rows) @ vectors[0] if self.single else (vectors[self.where] * rows).sum()
+        if self.single:
+            return Near.of(rows) @ vectors[0]
+        return (Near.of(rows[:, None]) @ vectors[self.where][..., None])[:, 0, 0]
 
     def dots(self, rows: Array, vectors: Array) -> Array:
         """row·vector for vectors (count, n), one per region, rounded as it comes."""

@@ -42,7 +42,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -51,10 +51,10 @@ import numpy as np
 
 from lipcert.errors import ProofFailed
 from lipcert.kernel.arithmetic import (
-    Approx,
     Near,
     Size,
     congruence,
+    factor_above,
     largest_eigenvalue_above,
     raised,
     sum_above,
@@ -74,8 +74,6 @@ _NUMBERS = 2**16
 """Numbers in a stack of matrices."""
 _MARGIN = 2.0**-47
 """Multipliers are tried smaller by n² times this, n rows, so that what rounding adds leaves them below the given."""
-_GROWTH = (0.0, 2.0**-24, 2.0**-18, 2.0**-12, 2.0**-6, 0.25, 3.0)
-"""How much larger the multipliers become, one after the other, where the given ones prove nothing."""
 _LARGE = 128
 """Rows from which λmax is guessed before all eigenvalues are looked for."""
 _FAR = 800
@@ -148,14 +146,9 @@ def torus_of(network: Network) -> Torus | None:
 
 def full_kernel(convolution: Convolution) -> Array:
     """The kernel with zeros between groups, (outputs, channels, *window)."""
-    if convolution.groups == 1:
-        return convolution.kernel
-    inside, outside = convolution.kernel.shape[1], convolution.outputs // convolution.groups
-    kernel = np.zeros((convolution.outputs, convolution.channels, *convolution.window))
-    for group in range(convolution.groups):
-        rows = slice(group * outside, (group + 1) * outside)
-        kernel[rows, group * inside : (group + 1) * inside] = convolution.kernel[rows]
-    return kernel
+    parts = convolution.kernel.reshape(convolution.groups, -1, *convolution.kernel.shape[1:])
+    full = np.einsum("goi...,gh->gohi...", parts, np.eye(convolution.groups))
+    return full.reshape(convolution.outputs, convolution.channels, *convolution.window)
 
 
 def transformed(
@@ -276,18 +269,16 @@ def stack_bound(
     frequencies, _ = torus.frequencies()
     portions = _portions(torus, len(frequencies), 0)
 
-    def largest(T: Sequence[Array]) -> Array:
-        def at(some: slice) -> Array:
-            with proving():
-                P, levels = _hidden(torus, frequencies[some], T, exponents)
-                S = _after(torus, len(torus.convolutions) - 1, levels, P, 0)
-                guess = np.full(len(S), largest_eigenvalue(S)) if guessed and S.shape[-1] >= _LARGE else None
-                return np.asarray(largest_eigenvalue_above(S, guess).max())
+    def largest(some: slice) -> Array:
+        with proving():
+            P, levels = _hidden(torus, frequencies[some], multipliers, exponents)
+            S = _after(torus, len(torus.convolutions) - 1, levels, P, 0)
+            guess = np.full(len(S), largest_eigenvalue(S)) if guessed and S.shape[-1] >= _LARGE else None
+            return np.asarray(largest_eigenvalue_above(S, guess).max())
 
-        with ThreadPoolExecutor(min(len(portions), os.cpu_count() or 1)) as threads:
-            return np.asarray(np.max(list(threads.map(at, portions))))  # NaN stays NaN, and proves nothing
-
-    root = Size(_attempted(multipliers, exponents, largest)).root().above
+    with ThreadPoolExecutor(min(len(portions), os.cpu_count() or 1)) as threads:
+        square = np.max(list(threads.map(largest, portions)))  # NaN stays NaN, and proves nothing
+    root = Size(square).root().above
     return float(Size(np.ldexp(root, int([0, *exponents][-1]))).above)
 
 
@@ -312,49 +303,21 @@ def tail_of(network: Network, torus: Torus, multipliers: Sequence[Array], expone
     """A network whose bound is one for the whole: in the place of the convolutions, and of the layer W that follows
     them, it begins with a matrix F such that W P Wᵀ ≼ F Fᵀ.
 
-    W P Wᵀ = Σ_ω Ŵ(ω) P(ω) Ŵ(ω)*, where the rows of Ŵ are those of W, transformed; the sum is real. F is [L D] with L
-    about a Cholesky factor of the sum, and D² the diagonal matrix of absolute row sums of what it misses.
+    W P Wᵀ = Σ_ω Ŵ(ω) P(ω) Ŵ(ω)*, where the rows of Ŵ are those of W, transformed; the sum is real.
     """
     head, (frequencies, counts) = network.layers[len(torus.convolutions)], torus.frequencies()
-    weight, exponent = dense(head.weight), int(exponents[-1])
-
-    def total(T: Sequence[Array]) -> Array:
-        found = np.zeros((1, head.size, head.size))
-        for some in _portions(torus, len(frequencies), head.size):
-            P, _ = _hidden(torus, frequencies[some], T, exponents)
-            rows, radius = torus.rows(weight, frequencies[some])
-            S = congruence(P, np.concatenate([rows.real, -rows.imag], axis=-1), radius=np.tile(radius, (1, 2)))
-            S *= counts[some, None, None]  # 1 or 2: exact
-            found = sum_above(np.concatenate([found, S]))[None]
-        return found[0]
-
-    S = _attempted(multipliers, exponents, total)
-    if not np.isfinite(S).all():
-        raise ProofFailed("the ellipsoid after the convolutions is not finite; weights may be too large")
-    trace = float(np.trace(S))
-    L = np.linalg.cholesky(S + (2.0**-46 * trace + np.finfo(float).tiny) * np.eye(len(S)))
-    missed = (Approx(S) - Approx(L) @ Approx(L).T).rows()
-    missed = missed + 2.0**-140 * (1.0 + trace)  # more than F loses where the power makes it underflow
-    factor = np.ldexp(np.concatenate([L, np.diag(Size(missed, 2).root().above)], axis=1), exponent)
+    weight, exponent, found = dense(head.weight), int(exponents[-1]), np.zeros((1, head.size, head.size))
+    for some in _portions(torus, len(frequencies), head.size):
+        P, _ = _hidden(torus, frequencies[some], multipliers, exponents)
+        rows, radius = torus.rows(weight, frequencies[some])
+        S = congruence(P, np.concatenate([rows.real, -rows.imag], axis=-1), radius=np.tile(radius, (1, 2)))
+        S *= counts[some, None, None]  # 1 or 2: exact
+        found = sum_above(np.concatenate([found, S]))[None]
+    lost = 2.0**-140 * (1.0 + np.trace(found[0]))  # more than F loses where the power makes it underflow
+    factor = np.ldexp(factor_above(raised(found[0], lost)), exponent)
     if not np.isfinite(factor).all() or abs(exponent) > _FAR:
         raise ProofFailed("the ellipsoid after the convolutions is too large, or too small, for floating point")
     return Network((Layer(factor, head.bias, head.neurons), *network.layers[len(torus.convolutions) + 1 :]))
-
-
-def _attempted(
-    multipliers: Sequence[Array], exponents: Sequence[int], prove: Callable[[Sequence[Array]], Array]
-) -> Array:
-    """What is proved with the given multipliers, or with larger ones where these are too small."""
-    if any(abs(exponent) > 2**20 for exponent in exponents):
-        raise ProofFailed("an exponent of the hints is out of range")
-    inside = [np.where(T > 0.0, np.clip(T, LEAST, MOST), LEAST) for T in multipliers]
-    failure = ProofFailed("")
-    for growth in _GROWTH:
-        try:
-            return prove([T * (1.0 + growth) for T in inside])
-        except ProofFailed as error:
-            failure = error
-    raise failure
 
 
 def _portions(torus: Torus, count: int, least: int) -> list[slice]:
@@ -370,9 +333,11 @@ def _hidden(
 ) -> tuple[Array | None, list[Array]]:
     """P̂ with E(P(ω)) ≼ 4**exponents[-1]·P̂ after the last hidden layer, at the aliases of the given frequencies."""
     levels, P, before = torus.levels(frequencies), None, 0
+    if any(abs(exponent) > 2**20 for exponent in exponents):
+        raise ProofFailed("an exponent of the hints is out of range")
     for index, (slopes, T, exponent) in enumerate(zip(torus.slopes, multipliers, exponents, strict=True)):
         S = _after(torus, index, levels, P, before - exponent)
-        P, before = _step(S, slopes, T), exponent
+        P, before = _step(S, slopes, np.where(T > 0.0, np.clip(T, LEAST, MOST), LEAST)), exponent
     return P, levels
 
 

@@ -57,7 +57,7 @@ from lipcert.kernel.arithmetic import (
     Near,
     congruence,
     down,
-    factor_rows,
+    factor_above,
     largest_eigenvalue_above,
     norm_above,
     raised,
@@ -78,8 +78,6 @@ _CELLS: Final = 32
 """Cells that an interval is cut into where neurons are curved."""
 _MEANS: Final = 48
 """Cells on each side of the centre, for means of slopes; with 48 radii are within 0.3 % of those for exact secants."""
-_FACTORED: Final = 2.0**-48
-"""What a factor of an n × n matrix may miss, over n² times its largest entry: more than rounding makes of it."""
 _CLOSE: Final = 1e-3
 """An end of an interval is moved out to this share of the other one."""
 _LEAST: Final = 1e-280
@@ -199,19 +197,9 @@ class KnownLayer:
 def first_factor(weight: Weight) -> Array:
     """R with few columns and {W d : ‖d‖ ≤ 1} ⊂ {R u : ‖u‖ ≤ 1} for every W near the weight.
 
-    A weight that is not wide is its own R. Else the inclusion is W Wᵀ ≼ R Rᵀ. With S ≽ W Wᵀ and R near the Cholesky
-    factor of S + eI, R Rᵀ ≽ S + eI - D ≽ S, if the absolute row sums D of S + eI - R Rᵀ are at most e.
+    A weight that is not wide is its own R. Else the inclusion is W Wᵀ ≼ R Rᵀ.
     """
-    n, inputs = weight.shape
-    if inputs <= n:
-        return dense(weight)
-    S = congruence(None, weight)
-    e = _FACTORED * n * n * np.diagonal(S).max(initial=0.0)
-    lifted = raised(np.array(S), e)
-    R = np.linalg.cholesky(lifted)
-    if not (factor_rows(Approx(lifted, symmetric=True), R) <= e).all():
-        raise ProofFailed("the first layer's weight has no factor")
-    return R
+    return dense(weight) if weight.shape[1] <= weight.shape[0] else factor_above(congruence(None, weight))
 
 
 def plain_ball(region: Region) -> tuple[Ball, float]:

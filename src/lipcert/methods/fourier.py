@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
+from typing import TypeVar
 
 import numpy as np
 
+from lipcert.errors import ProofFailed
 from lipcert.kernel.fourier import Torus, torus_of
 from lipcert.kernel.neuron_bounds import all_slopes
 from lipcert.methods.greedy import ClosedForm, Scalar
@@ -27,6 +29,9 @@ from lipcert.runtime.clock import OutOfTime, clock
 from lipcert.runtime.machine import available_memory
 from lipcert.suggest.hints import Hints, LayerReport
 
+Issued = TypeVar("Issued")
+_GROWTH = (0.0, 2.0**-24, 2.0**-18, 2.0**-12, 2.0**-6, 0.25, 3.0)
+"""How much larger multipliers become, one after the other, where those that were found prove nothing."""
 _WORK = 6e9
 """Operations of a value with its gradient; if all frequencies take more, a part of them is used."""
 _FEWEST = 64
@@ -495,6 +500,19 @@ class FourierSearch:
             except KeyboardInterrupt as error:
                 stopped = error
         return (start if best is start.x else chain.at(best)), stopped
+
+    @staticmethod
+    def proved(found: Candidate, issue: Callable[[Candidate, Candidate], Issued]) -> Issued:
+        """What is issued of a candidate, with larger multipliers if those found are too small at some frequency."""
+        (hints,), failure = found.sweeps, ProofFailed("")
+        for growth in _GROWTH:
+            told = replace(hints, multipliers=tuple(T * (1.0 + growth) for T in hints.multipliers))
+            larger = replace(found, sweeps=(told,))
+            try:
+                return issue(larger, larger)
+            except ProofFailed as error:
+                failure = error
+        raise failure
 
     def _candidate(self, done: Pass, name: str) -> Candidate:
         reports, hints = [], done.hints

@@ -308,7 +308,8 @@ def _searched(
     if spectral is not None:
         with timed(getattr(method, "seconds", None)):
             found = chain([spectral.start()], spectral.candidates(method))
-            return _best(((one, one) for one in found), issue, part, method, reserve=True)
+            proved = partial(spectral.proved, issue=issue)
+            return _best(((one, one) for one in found), lambda _, one: proved(one), part, method, reserve=True)
     if isinstance(method, Anytime):
         with timed(method.seconds):
             return _best(candidates(problem, inner, method), issue, part, method, reserve=not inner.norms.plain)
