@@ -20,7 +20,7 @@ SUGGESTIONS = {
     "reach.contains": "as far as floating point can tell",
     "arithmetic.squared": "a product of sizes adds more than what underflows",
     "step.multipliers": "the multipliers that were used, as a hint",
-    "discrepancy.discrepancy_fact": "how many boxes go together",
+    "discrepancy.over_boxes": "how many boxes go together",
     "discrepancy.sum_error": "how many roundings a sum has",
     "fourier._portions": "how many frequencies go together",
     "fourier._step": "the square of a number of neurons",

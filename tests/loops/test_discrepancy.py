@@ -25,6 +25,11 @@ from second_opinion import refused
 BOX = lc.Box([-1.0, -1.0], [1.0, 1.0])
 
 
+def grid(depth: int, axis: int = 1) -> tuple[int, ...]:
+    """The cuts of a square, so many one after the other, along its axes in turn."""
+    return (axis, *grid(depth - 1, 3 - axis), *grid(depth - 1, 3 - axis)) if depth else (0,)
+
+
 def exactly(network: lc.Network, x: Array) -> list[Fraction]:
     """The outputs of a ReLU network, without rounding."""
     z = [Fraction(float(one)) for one in x]
@@ -46,6 +51,7 @@ def rounded(network: lc.Network, steps: int) -> lc.Network:
     return lc.Network.from_weights(weights, [layer.bias for layer in network.layers], rows)
 
 
+SMOOTH = random_network(5, (2, 6, 6, 1), "tanh")
 RELU = random_network(4, (2, 12, 10, 2), "relu", gain=1.5)
 
 
@@ -53,7 +59,7 @@ def attained(precision: str, ulps: float = 0.0) -> tuple[lc.Discrepancy, Array, 
     """The bounds, and the least and largest error of evaluations against fractions."""
     rng = np.random.default_rng(0)
     x = rng.uniform(-1, 1, (400, 2)).astype(precision)
-    found = _proved(RELU, None, BOX, (8, 8), precision, ulps)
+    found = _proved(RELU, None, BOX, grid(6), precision, ulps)
     outputs = [computed(RELU, x, precision, rng) for _ in range(3)]
     errors = np.array(
         [[float(Fraction(a) - b) for a, b in zip(row, exactly(RELU, p))] for y in outputs for row, p in zip(y, x)]
@@ -72,8 +78,8 @@ def test_evaluations_are_off_by_no_more(precision: str) -> None:
 
 def test_two_networks_are_apart_by_no_more() -> None:
     network, other = controller(), rounded(controller(), 127)
-    found = _proved(network, other, BOX, (16, 16), "", 0.0)
-    assert lc.difference(network, other, BOX, seconds=0.5).bound <= _proved(network, other, BOX, (1, 1), "", 0.0).bound
+    found = _proved(network, other, BOX, grid(8), "", 0.0)
+    assert lc.difference(network, other, BOX, seconds=0.5).bound <= _proved(network, other, BOX, grid(0), "", 0.0).bound
     x = np.random.default_rng(1).uniform(-1, 1, (100_000, 2))
     apart = other(x) - network(x)
     assert (found.lower <= apart.min(axis=0)).all()
@@ -137,23 +143,35 @@ def test_sums_in_any_order_lose_no_more(share: float) -> None:
     assert (worst <= 1.0) == (share == 1.0)
 
 
-@pytest.mark.parametrize("name", ["_times", "_above", "_common"])
+WRONG: dict[str, tuple[str, Callable[..., Any]]] = {
+    "slope_bounds": ("tanh", lambda real: lambda *asked: [0.5 * sum(real(*asked))] * 2),
+    "fit": ("tanh", lambda real: lambda *asked: replace(real(*asked), error=0.0 * real(*asked).error)),
+    "relax": ("relu", lambda real: lambda *asked: [x - 0.1 * (k == 3) for k, x in enumerate(real(*asked))]),
+    "_strip": ("relu", lambda real: lambda *asked: [*real(*asked)[:2], 0.5 * real(*asked)[2]]),
+    "_above": ("relu", lambda real: lambda *asked: 0.5 * real(*asked)),
+    "activated": ("tanh", lambda real: lambda *asked: [0.5 * end for end in real(*asked)]),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
 def test_planted_mistakes_of_differences_are_noticed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Middles of slopes for slopes, sums by lines that are half of what they are, and what is in one interval only."""
-    real = getattr(discrepancy, name)
-    rules: dict[str, Callable[..., Any]] = {
-        "_times": lambda x, slopes: real(x, [0.5 * (slopes[0] + slopes[1])] * 2),
-        "_above": lambda *asked: 0.5 * real(*asked),
-        "_common": lambda x, y: replace(real(x, y), error=0.5 * real(x, y).error),
-    }
-    monkeypatch.setattr(discrepancy, name, rules[name])
-    network, held = random_network(7, (2, 8, 8, 1), "relu", gain=2.0), []
-    x = np.random.default_rng(1).uniform(-1, 1, (20_000, 2))
-    for steps in (3, 5, 8):
-        other = rounded(network, steps)
-        found, apart = _proved(network, other, BOX, (4, 4), "", 0.0), other(x) - network(x)
-        held.append((found.lower <= apart.min(axis=0)).all() and (apart.max(axis=0) <= found.upper).all())
-    assert not all(held)
+    """Middles of slopes for slopes, lines that are lower, and sums, strips and values that are half of themselves."""
+    kind, wrong = WRONG[name]
+    large = random_network(7, (2, 8, 8, 1), kind, gain=2.0)
+    small = [lc.Network.from_weights([np.eye(2), [[1.0, 1.0]]], [[b, b], [0.0]], kind) for b in (1.0, 0.8)]
+    x = np.concatenate([np.random.default_rng(1).uniform(-1, 1, (20_000, 2)), [[1, 1], [1, -1], [-1, 1], [-1, -1]]])
+    far = [lc.Network.from_weights([9.0 * np.eye(2), [[1.0, 1.0]]], [b * np.ones(2), [0.0]], kind) for b in (0.0, 40.0)]
+
+    def holds() -> bool:
+        found = []
+        for one, two in [far, (large, rounded(large, 3)), (large, rounded(large, 5)), small, small[::-1]]:
+            proved, apart = _proved(one, two, BOX, grid(4), "", 0.0), two(x) - one(x)
+            found.append((proved.lower <= apart.min(axis=0)).all() and (apart.max(axis=0) <= proved.upper).all())
+        return all(found)
+
+    assert holds()
+    monkeypatch.setattr(discrepancy, name, wrong(getattr(discrepancy, name)))
+    assert not holds()
 
 
 def test_slopes_reach_where_the_second_network_is(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,6 +196,7 @@ def test_what_overflows_has_no_bound() -> None:
 CLAIMS: dict[str, tuple[lc.Network, lc.Network | None, Callable[[], lc.Discrepancy]]] = {
     "float32": (RELU, None, lambda: lc.evaluation_error(RELU, BOX, seconds=0.05)),
     "float16": (RELU, None, lambda: lc.evaluation_error(RELU, lc.Ball([0.1, 0.2], 0.4), "float16", seconds=0.05)),
+    "smooth": (SMOOTH, rounded(SMOOTH, 127), lambda: lc.difference(SMOOTH, rounded(SMOOTH, 127), BOX, seconds=0.02)),
     "weights": (RELU, rounded(RELU, 127), lambda: lc.difference(RELU, rounded(RELU, 127), BOX, seconds=0.05)),
 }
 

@@ -406,15 +406,18 @@ def verify_discrepancy(network: Network, claim: Any, other: Network | None, say:
     """
     names = claim.network, claim.other
     require(names == (network.digest, other.digest if other else ""), "the difference is about other networks")
-    fits = np.shape(claim.lower) == np.shape(claim.upper) == (network.outputs,) and len(claim.cuts) == network.inputs
-    require(fits and min(claim.cuts) > 0, "the difference is not one of the outputs, or has no boxes")
+    fits = np.shape(claim.lower) == np.shape(claim.upper) == (network.outputs,) and len(claim.cuts) > 0
+    require(
+        fits and 0 <= min(claim.cuts) <= max(claim.cuts) <= network.inputs,
+        "the difference is not one of the outputs, or has no boxes",
+    )
     with_enough_bits(lambda: _Discrepancy(network, claim, other).run(say))
 
 
 _PROGRAMS = {"float64": (53, 53, -1022), "float32": (24, 24, -126), "float16": (24, 11, -24)}
 """Bits of sums, of what is stored, and the exponent of the smallest number that must not be lost."""
 _DEEPEST = 12
-"""A box of the grid is cut so often at most, where lines of this package prove less than those of the claim."""
+"""A box is cut so often at most, where lines of this package prove less than those of the claim."""
 
 
 def _tops(terms: Balls) -> list[arb]:
@@ -422,14 +425,17 @@ def _tops(terms: Balls) -> list[arb]:
     return list(np.cumsum(balls(-np.sort(np.minimum([-upward(x) for x in terms], 0.0)))))
 
 
-def _values(layer: engine.Layer, interval: Interval) -> Balls:
-    """The activations of a layer over an interval."""
-    views = layer.views(interval)
-    return hull(*(np.array([sign * view.top(sign, arb(0)) for view in views], dtype=object) for sign in (-1, 1)))
+_CELLS = 8
+"""So many parts of an interval tell how far slopes are from a line."""
+
+
+def _around(error: Balls) -> Balls:
+    """Balls around zero."""
+    return np.asarray(np.frompyfunc(lambda x: arb(0, x.upper()), 1, 1)(error))
 
 
 class _Discrepancy:
-    """Boxes of a grid, and halves of them where that is needed."""
+    """Boxes, as the claim has cut them, and halves of them where that is needed."""
 
     def __init__(self, network: Network, claim: Any, other: Network | None) -> None:
         self.claim, self.model = claim, engine.read(network)
@@ -449,14 +455,18 @@ class _Discrepancy:
             self.second = tuple(replace(x, weight=W, bias=b) for x, (W, b) in zip(self.model, rounded, strict=True))
 
     def run(self, say: Say | None) -> None:
-        width = self.inputs.upper - self.inputs.lower
-        for place in np.ndindex(*self.claim.cuts):
-            at = [[arb(k + side) / count for k, count in zip(place, self.claim.cuts, strict=True)] for side in (0, 1)]
-            low, high = (self.inputs.lower + width * np.array(share, dtype=object) for share in at)
-            low, high = larger(lower(low), self.inputs.lower), smaller(upper(high), self.inputs.upper)
-            self._prove(replace(self.inputs, lower=low, upper=high, center=mid((low + high) / 2)), _DEEPEST)
+        left = [self.inputs]
+        for number, axis in enumerate(np.array(self.claim.cuts) - 1):
+            box = left.pop() if left else self.inputs
+            if axis < 0:
+                self._prove(box, _DEEPEST)
+            else:
+                first, second = box.halves(axis, mid((box.lower[axis] + box.upper[axis]) / 2))
+                left += [replace(half, center=mid((half.lower + half.upper) / 2)) for half in (second, first)]
             if say is not None:
-                say(f"box {place} of {self.claim.cuts}")
+                say(f"box {number} of {len(self.claim.cuts)}")
+        for box in left:
+            self._prove(box, _DEEPEST)
 
     def _prove(self, box: Inputs, left: int) -> None:
         low, high = self._ends(box)
@@ -478,35 +488,76 @@ class _Discrepancy:
         gap, passed = zeros(len(z)), list[Any]()
         for index, (one, two) in enumerate(zip(self.model, self.second, strict=True)):
             change, shift = two.weight - one.weight, two.bias - one.bias + self._lost_in_sums(two, second)
-            found = dot(change, z)
-            moved = dot(two.weight, gap) + found + shift
-            ends = both((lower(moved), upper(moved)), self._traced(trace, two, change, shift, passed))
+            moved = dot(two.weight, gap) + dot(change, z) + shift
+            below, above = (
+                self._above(trace, passed, sign * two.weight, sign * change, sign * shift) for sign in (-1, 1)
+            )
+            e = both((lower(moved), upper(moved)), (-below, above))
             if one.neurons is None:
-                return ends
-            (low, high), moved = intervals[index], hull(*ends)
-            there = lower(low + ends[0]), upper(high + ends[1])
-            slopes = hull(*one.slopes((smaller(low, there[0]), larger(high, there[1]))))
-            z, second = hull(trace.lines[index].floor, trace.lines[index].roof), _values(one, there)
-            apart, direct = slopes * moved, second - z
-            gap = hull(*both((lower(apart), upper(apart)), (lower(direct), upper(direct))))
-            lost = np.frompyfunc(lambda x: arb(0, x), 1, 1)(self._lost_in_activations(one, size(second)))
-            gap, second = gap + lost, second + lost
-            passed.append((two, change, size(found), shift, slopes, lost))
+                return e
+            v = intervals[index]
+            there = lower(v[0] + e[0]), upper(v[1] + e[1])
+            z, second = (
+                hull(trace.lines[index].floor, trace.lines[index].roof),
+                self._between(one, there, zeros(one.size)),
+            )
+            lost = _around(self._lost_in_activations(one, size(second)))
+            passed.append((two, change, shift, lost, self._strip(one, v, there, e)))
+            gap, second = second - z + lost, second + lost
         raise AssertionError("a network ends with a layer without activations")
 
     @staticmethod
-    def _traced(trace: engine.Trace, layer: engine.Layer, change: Balls, shift: Balls, passed: list[Any]) -> Interval:
-        """The difference of a layer's values from those of all layers before, the last first."""
-        A, total, rows = layer.weight, shift, [change]
-        for two, step, sizes, own, slopes, lost in passed[::-1]:
-            steep = A * slopes
-            total = total + dot(rad(steep), np.frompyfunc(lambda x: arb(0, x), 1, 1)(upper(sizes)))
-            total = total + dot(steep, own) + dot(A, lost)
-            rows.insert(0, dot(mid(steep), step))
-            A = dot(steep, two.weight)
-        *before, top = rows
-        below, above = (trace.above(len(before), sign * top, before=[sign * row for row in before]) for sign in (-1, 1))
-        return lower(total - below), upper(total + above)
+    def _above(trace: engine.Trace, passed: list[Any], a: Balls, c: Balls, total: Balls) -> Balls:
+        """At least aΔ + cz + total, Δ and z of the last layer that was passed."""
+        for back in range(len(passed) - 1, -1, -1):
+            two, change, shift, lost, (slope, rate, off) = passed[back]
+            one, lines = trace.model[back], trace.lines[back]
+            total, c = total + dot(rad(c), trace.seen(back + 1)), mid(c)
+            s, t = a * slope, a * rate + c * np.where(c > 0, lines.up, lines.down)
+            total = total + (c * np.where(c > 0, lines.high, lines.low)).sum(axis=1)
+            total = total + dot(a, off + lost) + dot(s, shift) + dot(t, one.bias)
+            a, c = dot(s, two.weight), dot(s, change) + dot(t, one.weight)
+        return upper(total + dot(rad(c), trace.seen(0)) + trace.inputs.support(mid(c)))
+
+    @staticmethod
+    def _between(layer: engine.Layer, interval: Interval, slope: Balls) -> Balls:
+        """Where φ(v) - slope·v lies on an interval."""
+        views = list(zip(layer.views(interval), slope, strict=True))
+        tops = (np.array([sign * view.top(sign, sign * one) for view, one in views], dtype=object) for sign in (-1, 1))
+        return hull(*tops)
+
+    def _strip(self, layer: engine.Layer, v: Interval, there: Interval, e: Interval) -> list[Balls]:
+        """σ, τ and the narrowest range of φ(v + e) - φ(v) - σe - τv; kernel/discrepancy.py says which there are."""
+        both, (center, m) = (smaller(v[0], there[0]), larger(v[1], there[1])), (mid((x + y) / 2) for x, y in (v, e))
+        far, near, most = larger(v[1] - center, center - v[0]), larger(e[1] - m, m - e[0]), sizes_within(e)
+        marks = [both[0], *(mid(both[0] + k * (both[1] - both[0]) / _CELLS) for k in range(1, _CELLS)), both[1]]
+        cells = [(layer.slopes(pair), hull(*pair) - center) for pair in itertools.pairwise(marks)]
+        rise = mid(hull(*cells[-1][0])) - mid(hull(*cells[0][0]))
+        strips = []
+        for t in (zeros(layer.size), self._share(rise, both[1] - both[0])):
+            low = reduce(smaller, [lower(low - t * s) for (low, _), s in cells])
+            high = reduce(larger, [upper(high - t * s) for (_, high), s in cells])
+            slope = mid((low + high) / 2)
+            off = size(hull(low, high) - slope) * most + size(t) * (far * near + most**2 / 2)
+            strips.append((slope, t * m, _around(off) - t * m * center))
+        chords = [self._share(self._values(layer, x[1]) - self._values(layer, x[0]), x[1] - x[0]) for x in (there, v)]
+        ranges = [self._between(layer, x, slope) for x, slope in zip((there, v), chords, strict=True)]
+        strips.append((chords[0], chords[0] - chords[1], ranges[0] - ranges[1]))
+        widths = [np.nan_to_num(floats(rad(off)), nan=np.inf) for _, _, off in strips]
+        best = np.argmin(widths, axis=0)
+        return [np.array([part[k][j] for j, k in enumerate(best)], dtype=object) for part in zip(*strips, strict=True)]
+
+    @staticmethod
+    def _share(rise: Balls, run: Balls) -> Balls:
+        """About rise/run, and zero where there is no run."""
+        with np.errstate(all="ignore"):
+            share = floats(rise) / floats(run)
+        return balls(np.where(np.isfinite(share), share, 0.0))
+
+    @staticmethod
+    def _values(layer: engine.Layer, v: Balls) -> Balls:
+        assert layer.neurons is not None
+        return balls(layer.neurons.value(floats(v)))
 
     def _lost_in_sums(self, layer: engine.Layer, values: Balls) -> Balls:
         """What a program loses in the sums of a layer, as balls around 0; kernel/discrepancy.py says why."""
@@ -524,7 +575,7 @@ class _Discrepancy:
             lost = unit * (ways + total * (1 + n * n * unit / (1 - n * unit)))
             least = arb(2) ** tiny * 4 * n * (2 + largest(size(values)) + largest(np.ravel(size(layer.weight))))
             found[k] = lost + (arb(2) ** -stored * (whole + lost) if stored < sums else 0) + least
-        return np.frompyfunc(lambda x: arb(0, x.upper()), 1, 1)(found)
+        return _around(found)
 
     def _lost_in_activations(self, layer: engine.Layer, sizes: Balls) -> Balls:
         if self.program is None or layer.neurons is None:

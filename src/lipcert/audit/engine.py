@@ -500,10 +500,8 @@ class Trace:
         """At least the size of what enters a layer."""
         return sizes_within(self._ends(index))
 
-    def above(self, index: int, rows: Balls, extra: Sequence[Balls] = (), before: Sequence[Balls] = ()) -> Balls:
+    def above(self, index: int, rows: Balls, extra: Sequence[Balls] = ()) -> Balls:
         """At least max of rows·z, z what enters the layer ``index``; ``extra`` adds multiples of earlier v.
-
-        ``before`` adds multiples of what enters earlier layers.
 
         Rows are cut to their midpoints at every layer; the rest, a multiple of what enters there, goes to the offset.
         """
@@ -523,7 +521,7 @@ class Trace:
             if extra:
                 rows = rows + extra[back]
             offset = offset + dot(rows, layer.bias)
-            rows = dot(rows, layer.weight) + (before[back] if before else arb(0))
+            rows = dot(rows, layer.weight)
             offset = offset + dot(rad(rows), self.seen(back))
             rows = mid(rows)
         if not stop:

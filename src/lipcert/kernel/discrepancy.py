@@ -2,13 +2,12 @@
 
 Let the second evaluation be v'_i = W'_i z'_{i-1} + b'_i + ρ_i and z'_i = φ(v'_i) + a_i, with roundings ρ and a, and
 
-    ℓ_i = (W'_i - W_i) z_{i-1} + (b'_i - b_i) + ρ_i,    e_i = v'_i - v_i = W'_i (z'_{i-1} - z_{i-1}) + ℓ_i.
+    Δ_i = z'_i - z_i,    e_i = v'_i - v_i = W'_i Δ_{i-1} + (W'_i - W_i) z_{i-1} + (b'_i - b_i) + ρ_i.
 
-By the mean value theorem z'_i - z_i = D_i e_i + a_i with slopes D_i of φ between v_i and v'_i. So e_N = ℓ_N + Σ A_i
-(D_i ℓ_i + a_i) with A_{N-1} = W'_N and A_{i-1} = A_i D_i W'_i: products of matrices of intervals from the outputs
-back. With the middles C_i of A_i D_i the sum of C_i (W'_i - W_i) z_{i-1} is one linear function of the first
-network's values, and its lines bound it at once; only the rest is bounded layer by layer. So is each e_i on the way,
-which says where v'_i and so D_i can be; the difference of the intervals of z'_i and z_i counts where it is smaller.
+Strips bound Δ_i - a_i = φ(v_i + e_i) - φ(v_i) by multiples of e_i and v_i and a range. A row of e_N goes back through
+the layers as in back-substitution: a row of Δ_i becomes one of e_i and v_i by strips, a row of z_i one of v_i by the
+lines of the first network's pass, and both become rows of Δ_{i-1} and z_{i-1}. At the inputs Δ is zero. So is each e_i
+bounded on the way, which says where v'_i can be; what intervals of z'_i and z_i tell of Δ_i counts as well.
 """
 
 from __future__ import annotations
@@ -20,15 +19,15 @@ from typing import Any, Final
 import numpy as np
 
 from lipcert.errors import ProofFailed
-from lipcert.kernel.arithmetic import Near, down, inflate, up
+from lipcert.kernel.arithmetic import Near, down, inflate, square_above, up
 from lipcert.kernel.domain import Domain, check_region, corners
 from lipcert.kernel.enclosures import activated
 from lipcert.kernel.facts import DiscrepancyFact
-from lipcert.kernel.neuron_bounds import slope_bounds
+from lipcert.kernel.neuron_bounds import fit, relax, slope_bounds
 from lipcert.kernel.sweep import Sweep, proving
 from lipcert.model.activations import Activation
 from lipcert.model.arrays import Array, Interval, dense
-from lipcert.model.network import Layer, Network
+from lipcert.model.network import Layer, Network, Neurons
 from lipcert.model.regions import Ball, Box, Region
 from lipcert.suggest.hints import BOTH
 from lipcert.suggest.multipliers import Hinted
@@ -103,98 +102,124 @@ def second_minus_first(sweep: Sweep, others: Sequence[Layer], ends: Interval, pr
     gap = _around(np.zeros_like(ends[0]))  # z'_{i-1} - z_{i-1}
     passed: list[Any] = []
     for index, (one, two) in enumerate(zip(sweep.network.layers, others, strict=True)):
-        W = Near.weights(dense(two.weight)) - Near.weights(dense(one.weight))
-        lost = _around(program.sum_error(two, second.below, second.above))
+        W, lost = Near.weights(dense(two.weight)), _around(program.sum_error(two, second.below, second.above))
+        change = W - Near.weights(dense(one.weight))
         shift = Near.weights(two.bias) - Near.weights(one.bias) + lost
-        change = (W @ _column(z))[..., 0]
-        direct = (Near.weights(dense(two.weight)) @ _column(gap))[..., 0] + change + shift
-        moved = _common(direct, _traced(sweep, ends, passed, two, W, shift))
+        direct = (W @ _column(gap) + change @ _column(z))[..., 0] + shift
+        starts = ((sign * W[None], sign * change[None], sign * shift) for sign in (-1.0, 1.0))
+        below, above = (_above(sweep, ends, passed, *start) for start in starts)
+        e = Near.between(np.fmax(direct.below, -below), np.fmin(direct.above, above))
         if one.neurons is None:
             break
-        low, high = sweep.intervals[index]
-        there = down(low + moved.below), up(high + moved.above)
-        slopes = slope_bounds(one.neurons, np.minimum(low, there[0]), np.maximum(high, there[1]))
-        z, second = (Near.between(*activated(one.neurons, sides)) for sides in ((low, high), there))
+        v = sweep.intervals[index]
+        there = down(v[0] + e.below), up(v[1] + e.above)
+        z, second = (Near.between(*activated(one.neurons, sides)) for sides in (v, there))
         lost = _around(one.neurons.gather(lambda row, size: (program.value_error(row, size),), second.size)[0])
-        gap, second = _common(_times(moved, slopes), second - z) + lost, second + lost
-        passed.append((two, W, change.size, shift, slopes, lost))
-    return moved
+        gap, second = second - z + lost, second + lost
+        passed.append((two, change, shift, lost, _strip(one.neurons, v, there, e)))
+    return e
 
 
-def _traced(sweep: Sweep, ends: Interval, passed: list[Any], layer: Layer, W: Near, shift: Near) -> Near:
-    """e_i of a layer; with A_j D_j = C_j ± R_j the sum of C_j (W'_j - W_j) z_{j-1} is bounded by lines."""
-    A, total, rows = Near.weights(dense(layer.weight)[None]), shift, [W[None]]
-    for two, change, sizes, shift, slopes, lost in passed[::-1]:
-        steep = _times(A, [slope[:, None, :] for slope in slopes])
-        off = _around(steep.error) @ _column(_around(sizes))
-        total = total + (off + steep @ _column(shift) + A @ _column(lost))[..., 0]
-        rows.append(Near.of(steep.value) @ change)
-        A = steep.through(two.weight.T)
-    below, above = (_above(sweep, ends, [sign * row for row in rows]) for sign in (-1.0, 1.0))
-    return total + Near.between(-below, above)
+def _strip(neurons: Neurons, v: Interval, there: Interval, e: Near) -> list[Near]:
+    """σ, τ and the narrowest range of φ(v + e) - φ(v) - σe - τv, for v + e ``there``.
+
+    The difference is De with a mean D of slopes. If φ'(v) is within s + t(v - c) ± ε, D is within s + t(v - c + e/2)
+    ± ε, and De, with m the middle of e, within se + tm(v - c) ± (ε|e| + |t|(|v - c||e - m| + e²/2)): with t = 0 and the
+    range of slopes, or with a line that fits φ'. Or else φ(v + e) and φ(v) are between lines of their own.
+    """
+    both, size = (np.minimum(v[0], there[0]), np.maximum(v[1], there[1])), Near.of(e.size)
+    center, D = 0.5 * v[0] + 0.5 * v[1], Near.between(*slope_bounds(neurons, *both))
+    line = fit(neurons, center, both, np.array(np.inf))  # a bow would cost infinitely much
+    far, bent = Near.of(up(np.maximum(v[1] - center, center - v[0]))), np.abs(line.rate)
+    off = _around((line.error * size + bent * (far * e.error + 0.5 * square_above(e.size))).above)
+    rate = (Near.of(line.rate) * e.value).replace(line.bow != 0.0, np.nan)
+    steep, ranges = [], []
+    for ends in (there, v):
+        chord = (neurons.value(ends[1]) - neurons.value(ends[0])) / (ends[1] - ends[0])
+        steep.append(Near.of(np.where(np.isfinite(chord), chord, 0.0)))
+        _, low, _, high, _, _ = relax(neurons, *ends, steep[-1].value, steep[-1].value)
+        ranges.append(Near.between(low, high))
+    best = [Near.of(D.value), Near.of(np.zeros_like(far.value)), _around((D.error * size).above)]
+    for other in (
+        [Near.of(line.slope), rate, off - rate * center],
+        [steep[0], steep[0] - steep[1], ranges[0] - ranges[1]],
+    ):
+        use = np.isfinite(other[2].error) & (other[2].error < best[2].error)
+        best = [x.replace(use, y) for x, y in zip(best, other, strict=True)]
+    return best
 
 
-def _above(sweep: Sweep, ends: Interval, rows: Sequence[Near]) -> Array:
-    """At least Σ rows_i·z_i, the last layer first and z_0 the inputs, by the lines of the pass."""
-    coming, total = rows[0], Near.of(0.0)
-    for back, row in zip(range(len(rows) - 2, -1, -1), rows[1:], strict=True):
-        lines, bias = sweep.traces[0].at(back), Near.weights(sweep.network.layers[back].bias)
-        positive, negative = (Near.of(part(coming.value, 0.0)) for part in (np.maximum, np.minimum))
-        offset = positive @ lines.upper_offset[..., None] + negative @ lines.lower_offset[..., None]
-        off = _around(np.broadcast_to(coming.error, coming.shape)) @ _column(_around(lines.z_size))
-        slopes = positive * lines.upper_slope[:, None, :] + negative * lines.lower_slope[:, None, :]
-        total = total + (offset + off + slopes @ _column(bias))[..., 0]
-        coming = slopes.through(sweep.network.layers[back].weight.T) + row
-    return (total + (coming @ _column(Near.between(*ends)))[..., 0]).above
-
-
-def _times(x: Near, slopes: Sequence[Array]) -> Near:
-    sides = [end * slope for end in (x.below, x.above) for slope in slopes]
-    return Near.between(down(np.minimum.reduce(sides)), up(np.maximum.reduce(sides)))
-
-
-def _common(x: Near, y: Near) -> Near:
-    return Near.between(np.fmax(x.below, y.below), np.fmin(x.above, y.above))
+def _above(sweep: Sweep, ends: Interval, passed: Sequence[Any], a: Near, c: Near, total: Near) -> Array:
+    """At least aΔ + cz + total, Δ and z of the last layer that was passed."""
+    for back, (two, change, shift, lost, (slope, rate, off)) in reversed(list(enumerate(passed))):
+        lines, layer = sweep.traces[0].at(back), sweep.network.layers[back]
+        more, less = (Near.of(part(c.value, 0.0)) for part in (np.maximum, np.minimum))
+        off = a @ _column(off + lost) + Near.of(np.broadcast_to(c.error, c.shape)) @ _around(lines.z_size[..., None])
+        off = off + more @ lines.upper_offset[..., None] + less @ lines.lower_offset[..., None]
+        s, t = a * slope[:, None, :], a * rate[:, None, :]
+        t = t + more * lines.upper_slope[:, None, :] + less * lines.lower_slope[:, None, :]
+        total = total + (off + s @ _column(shift) + t @ _column(Near.weights(layer.bias)))[..., 0]
+        a, c = s.through(two.weight.T), s @ change + t.through(layer.weight.T)
+    return (total + (c @ _column(Near.between(*ends)))[..., 0]).above
 
 
 def _around(error: Array) -> Near:
     return Near(np.zeros_like(error), error)
 
 
-def discrepancy_fact(
-    network: Network, other: Network | None, region: Region, cuts: Sequence[int], precision: str, ulps: float
-) -> DiscrepancyFact:
-    """Proved on each box of a grid that covers the region, with so many intervals along each axis."""
-    check_region(region, network.inputs)
-    if not isinstance(region, (Ball, Box)) or len(cuts) != network.inputs or min(cuts) < 1 or not ulps >= 0.0:
-        raise ProofFailed("a difference is proved on a grid that covers a ball or a box")
-    if other is not None and not alike(network, other):
-        raise ProofFailed("the networks differ in the sizes of their layers, or in activations")
+def boxes(region: Region, cuts: Sequence[int]) -> Interval:
+    """Boxes (count, inputs) that cover a ball or a box: halves of it along axes, listed with the first half next.
+
+    A box that is cut along input k has the number k + 1, others 0. Halves share the number between them.
+    """
+    if not isinstance(region, (Ball, Box)):
+        raise ProofFailed("a difference is proved on boxes that cover a ball or a box")
+    left, found = [corners(region)], []
+    for number in cuts:
+        if not left or not 0 <= number <= len(left[-1][0]):
+            raise ProofFailed("the cuts do not cover the region")
+        low, high = left.pop()
+        if not number:
+            found.append((low, high))
+            continue
+        at = np.arange(len(low)) == number - 1
+        middle = np.clip(0.5 * low + 0.5 * high, low, high)
+        left += [(np.where(at, middle, low), high), (low, np.where(at, middle, high))]
+    if left:
+        raise ProofFailed("the cuts do not cover the region")
+    return np.array([low for low, _ in found]), np.array([high for _, high in found])
+
+
+def over_boxes(network: Network, other: Network | None, ends: Interval, precision: str, ulps: float) -> Interval:
+    """Between which numbers the difference lies over each box, (count, outputs)."""
     program = _NONE if other else replace(PROGRAMS[precision], ulps=ulps)
-    marks = [_marks(*side, count) for side, count in zip(zip(*corners(region), strict=True), cuts, strict=True)]
-    grid = np.stack(np.unravel_index(np.arange(int(np.prod(cuts))), tuple(cuts)), axis=-1)
-    ends = [np.stack([mark[grid[:, k] + side] for k, mark in enumerate(marks)], axis=1) for side in (0, 1)]
     found: list[Near] = []
-    most = max(1, _ENTRIES // max(network.sizes) ** 2)
+    parts = -(-len(ends[0]) * max(network.sizes) ** 2 // _ENTRIES)
     with proving():
         others = [program.weights(layer) for layer in (other or network).layers]
-        for low, high in zip(*(np.array_split(end, -(-len(grid) // most)) for end in ends), strict=True):
+        for low, high in zip(*(np.array_split(end, min(parts, len(end))) for end in ends), strict=True):
             domain = Domain(0.5 * low + 0.5 * high, None, low, high)
             sweep = Sweep(network, domain, Hinted.absolute(None, *BOTH)).run(needs_bound=False)
             found.append(second_minus_first(sweep, others, (low, high), program))
-    lower = np.min([one.below.min(axis=0) for one in found], axis=0)
-    upper = np.max([one.above.max(axis=0) for one in found], axis=0)
+    return np.concatenate([one.below for one in found]), np.concatenate([one.above for one in found])
+
+
+def discrepancy_fact(
+    network: Network, other: Network | None, region: Region, cuts: Sequence[int], precision: str, ulps: float
+) -> DiscrepancyFact:
+    """Proved on each of the :func:`boxes` that cover the region."""
+    check_region(region, network.inputs)
+    if not ulps >= 0.0:
+        raise ProofFailed("an error of activations is a number from zero on")
+    if other is not None and not alike(network, other):
+        raise ProofFailed("the networks differ in the sizes of their layers, or in activations")
+    low, high = over_boxes(network, other, boxes(region, cuts), precision, ulps)
+    lower, upper = low.min(axis=0), high.max(axis=0)
     if not (np.isfinite(lower).all() and np.isfinite(upper).all()):
         raise ProofFailed("no finite bound of the difference was proved; try a smaller region, or another precision")
     names = (other.digest, "") if other else ("", precision)
     rules = frozenset({"step", "back-substitution", "discrepancy"})
     return DiscrepancyFact(network.digest, region, rules, *names, ulps, lower, upper)
-
-
-def _marks(low: float, high: float, count: int) -> Array:
-    """The ends of intervals that cover [low, high], each where the one before ends."""
-    inner = np.sort(np.clip(np.linspace(low, high, count + 1)[1:-1], low, high))
-    return np.array([low, *inner, high])
 
 
 def alike(network: Network, other: Network) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -12,10 +11,10 @@ import numpy as np
 from lipcert.answers.saved import ROOM, Saved
 from lipcert.arguments.values import check_network
 from lipcert.errors import InvalidInput, ProofFailed
-from lipcert.kernel.discrepancy import PROGRAMS, alike, discrepancy_fact
-from lipcert.kernel.domain import check_region, corners
+from lipcert.kernel.discrepancy import PROGRAMS, alike, boxes, discrepancy_fact, over_boxes
+from lipcert.kernel.domain import check_region
 from lipcert.kernel.facts import DiscrepancyFact, Fact
-from lipcert.model.arrays import Array
+from lipcert.model.arrays import Array, Interval
 from lipcert.model.network import Network
 from lipcert.model.regions import Ball, Box, Region
 from lipcert.runtime.clock import Progress, clock, timed
@@ -26,12 +25,12 @@ _ULPS: Final = 4.0
 MOST: Final = 2**16
 """Boxes at most."""
 _GAIN: Final = 0.98
-_IDLE: Final = 3
-"""Cutting ends if so many cuts, one after the other, do not make the widest difference smaller by this factor."""
-_FEW: Final = 8
-"""Inputs with a width up to which a region is cut."""
-_POINTS: Final = 32
-"""Points at which slopes say which side to cut: where the network changes most along a box."""
+_IDLE: Final = 12
+"""Cutting ends if so many rounds, one after the other, do not make the widest difference smaller by this factor."""
+_FEWEST: Final = 32
+_SHARE: Final = 4
+_WIDE: Final = 0.5
+"""A round halves so many boxes, or one in so many, if their differences are at least this share of the widest."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +44,7 @@ class Discrepancy(Saved):
     precision : of the program; empty if the second is a network.
     ulps : units by which the program's activations may be off.
     region : the inputs it holds for.
-    cuts : into how many intervals of equal length each side of the region's box was cut, for the proof.
+    cuts : k + 1 where the region's box, or a part of it, is halved along input k, the first half next; 0 where not.
     lower, upper : (outputs,).
     seconds : wall-clock time.
     names : what inputs and outputs are called, where they have names; nothing is proved of them.
@@ -73,7 +72,7 @@ class Discrepancy(Saved):
     @property
     def flaw(self) -> str:
         fits = len(self.lower) == len(self.upper) > 0 and bool((self.lower <= self.upper).all())
-        if not (fits and min(self.cuts, default=0) > 0 and math.prod(self.cuts) <= MOST):
+        if not (fits and 0 < len(self.cuts) < 2 * MOST):
             return "the arrays of an answer are for different numbers of outputs, or there are no boxes"
         return "" if bool(self.other) != bool(self.precision) else "a difference is one from a network or a program"
 
@@ -166,30 +165,54 @@ def difference(
 def _cut(
     network: Network, other: Network | None, precision: str, ulps: float, region: Any, seconds: float, progress: Any
 ) -> Discrepancy:
-    """The best answer from ever more boxes, while time is left and they help."""
-    started, best = time.perf_counter(), None
+    """Boxes with the widest differences are halved, while time is left and that helps."""
+    started = time.perf_counter()
     if not isinstance(region, (Ball, Box)):
         raise InvalidInput("this needs a bounded region, a Ball or a Box")
     check_region(region, network.inputs)
-    cuts, idle = (1,) * network.inputs, 0
-    lower, upper = corners(region)
-    points = np.random.default_rng(0).uniform(lower, upper, (_POINTS, network.inputs))
-    lengths = (upper - lower) * np.abs(network.jacobian(points)).sum(axis=(0, 1))
-    few = np.count_nonzero(lengths) <= _FEW
+
+    def bounds(ends: Interval) -> Array:
+        found = np.fmax(*(np.abs(end) for end in over_boxes(network, other, ends, precision, ulps)))
+        return np.where(np.isfinite(found), found, np.finfo(float).max)
+
+    low, high = boxes(region, (0,))
+    leaf, axes, children = np.zeros(1, dtype=int), [0], [0]
     with timed(seconds, progress), suited_to(max(network.sizes)):
+        begin = time.perf_counter()
+        found, idle, best = bounds((low, high)), 0, np.inf
         while True:
-            clock().say(f"{math.prod(cuts):,} boxes")
-            begin = time.perf_counter()
-            found = _proved(network, other, region, cuts, precision, ulps)
-            taken = time.perf_counter() - begin
-            gain = 0.0 if best is None else float((found.bound / best.bound).max(initial=0.0, where=best.bound > 0.0))
-            best = found if best is None or gain < 1.0 else best
-            best = replace(best, seconds=time.perf_counter() - started)
-            idle = idle + 1 if gain > _GAIN else 0
-            if idle > _IDLE or not few or math.prod(cuts) * 2 > MOST or clock().left < 2.5 * taken:
-                return best
-            longest = int(np.argmax(lengths / np.array(cuts)))
-            cuts = tuple(2 * count if k == longest else count for k, count in enumerate(cuts))
+            widest = found.max(axis=0)
+            each = (time.perf_counter() - begin) / len(axes)  # of a box
+            shares = (found / np.where(widest > 0.0, widest, 1.0)).max(axis=-1)
+            some = np.argsort(-shares, kind="stable")[: max(_FEWEST, len(leaf) // _SHARE)]
+            some = some[shares[some] > _WIDE]
+            gain = float((widest / best).max(initial=0.0, where=widest > 0.0))
+            idle, best = (idle + 1, best) if gain > _GAIN else (0, widest)
+            if idle > _IDLE or len(leaf) + len(some) > MOST or clock().left < 1.5 * each * (len(leaf) + 3 * len(some)):
+                break
+            clock().say(f"{len(leaf):,} boxes")
+            middle = 0.5 * low[some] + 0.5 * high[some]
+            changes = np.abs(network.jacobian(middle)).sum(axis=1) * (high - low)[some]
+            axis = changes.argmax(axis=-1)
+            sides = np.repeat(low[some], 2, axis=0), np.repeat(high[some], 2, axis=0)
+            rows = 2 * np.arange(len(some))
+            sides[1][rows, axis] = sides[0][rows + 1, axis] = middle[np.arange(len(some)), axis]
+            for node, one in zip(leaf[some], axis, strict=True):
+                axes[node], children[node] = int(one) + 1, len(axes)
+                axes += [0, 0]
+                children += [0, 0]
+            kept = np.delete(np.arange(len(leaf)), some)
+            first = np.array(children)[leaf[some]]
+            leaf = np.concatenate([leaf[kept], np.column_stack([first, first + 1]).ravel()])
+            low, high = (np.concatenate([old[kept], new]) for old, new in zip((low, high), sides, strict=True))
+            found = np.concatenate([found[kept], bounds(sides)])
+        cuts, todo = [], [0]
+        while todo:
+            node = todo.pop()
+            cuts.append(axes[node])
+            todo += [children[node] + 1, children[node]] if axes[node] else []
+        answer = _proved(network, other, region, tuple(cuts), precision, ulps)
+    return replace(answer, seconds=time.perf_counter() - started)
 
 
 def _proved(
