@@ -47,18 +47,19 @@ class _Vectors:
     """Vectors (count, n) near computed ones, entry by entry, and unless Q is None also e + d away, eeᵀ ≼ Q, |d| ≤ δ.
 
     An ellipsoid follows the contraction of the network where errors by entry would grow with every layer. In a few
-    layers they hardly grow, and ``entrywise`` costs less.
+    layers they hardly grow; where they do, an ellipsoid follows them from then on.
     """
 
     near: Near
-    entrywise: bool
     Q: Approx | None = None
     delta: Array = field(default_factory=lambda: np.zeros(1))
 
     def through(self, weight: Weight, bias: Near | float = 0.0) -> _Vectors:
         """W x + b for the vectors x."""
-        if self.entrywise or max(weight.shape) >= _BROAD or not self.near.error.any():
-            return _Vectors(self.near.through(weight) + bias, self.entrywise)
+        near = self.near.through(weight) + bias
+        small = (near.error.max(axis=-1) <= _SMALL * np.abs(near.value).max(axis=-1)).all()
+        if max(weight.shape) >= _BROAD or not self.near.error.any() or (self.Q is None and small):
+            return _Vectors(near)
         if self.Q is None:
             Q = Approx.diagonal(np.zeros(self.near.shape)).sum_above(self.near.error)
         else:
@@ -70,7 +71,7 @@ class _Vectors:
     def around(value: Array, Q: Array, delta: Array) -> _Vectors:
         """Vectors e + d away from a value, eeᵀ ≼ Q, |d| ≤ δ."""
         error = up(up(np.sqrt(np.diagonal(Q, axis1=-2, axis2=-1))) + delta)
-        return _Vectors(Near(value, error), False, Approx(Q, symmetric=True), delta)
+        return _Vectors(Near(value, error), Approx(Q, symmetric=True), delta)
 
     def moved(self, J: Near, computed: Near) -> _Vectors:
         """Vectors that are away from computed ones by J(e + d), J (count, m, n), and by what those lost."""
@@ -82,10 +83,10 @@ class _Vectors:
         """Vectors that are away from computed ones by slopes·(e + d), and by what those lost."""
         near = Near(computed.value, up(up(slopes.size * self.near.error) + computed.error))
         if self.Q is None:
-            return _Vectors(near, self.entrywise)
+            return _Vectors(near)
         m, apart = slopes.value, up(slopes.error * self.near.error)
         delta = up(up(up(np.abs(m) * self.delta) + apart) + computed.error)
-        return _Vectors(near, False, self.Q.scaled(m, m), delta)
+        return _Vectors(near, self.Q.scaled(m, m), delta)
 
     def coupled(self, layer: Layer) -> _Vectors:
         """What a coupling makes of values; an ellipsoid goes through the Jacobian, whose error counts by entry."""
@@ -97,7 +98,7 @@ class _Vectors:
         slopes = _slopes(plain, first)
         reach = Near(value, up(up(slopes.size * first.error) + value_error(plain, value)))
         if self.Q is None:
-            return _Vectors(coupled_values(coupling, v, reach), self.entrywise)
+            return _Vectors(coupled_values(coupling, v, reach))
         found = [derivative(coupling, v[k], slopes[k]) for k in range(len(v.value))]
         J = Near(np.stack([one.value for one in found]), np.stack([one.error for one in found]))
         return self.moved(J, coupled_values(coupling, Near.of(v.value), Near(value, value_error(plain, value))))
@@ -112,17 +113,11 @@ def held(network: Network) -> Network:
 
 
 def trajectory(network: Network, points: Array) -> list[Interval]:
-    """The pre-activations of the hidden layers at points (count, inputs) as computed, and bounds of their errors.
-
-    Errors by entry cost least. Where they grew too much an ellipsoid follows them.
-    """
-    z, found = _Vectors(Near.of(points), True), []
+    """The pre-activations of the hidden layers at points (count, inputs) as computed, and bounds of their errors."""
+    z, found = _Vectors(Near.of(points)), []
     for layer in network.layers[:-1]:
         assert layer.plain is not None
         v = z.through(layer.weight, Near.weights(layer.bias))
-        if z.entrywise and not (v.near.error.max(axis=-1) <= _SMALL * np.abs(v.near.value).max(axis=-1)).all():
-            z = _Vectors(z.near, False)
-            v = z.through(layer.weight, Near.weights(layer.bias))
         found.append((v.near.value, np.where(np.isnan(v.near.error), np.inf, v.near.error)))
         if layer.coupling is not None:
             z = v.coupled(layer)
@@ -142,26 +137,20 @@ def stretch_below(network: Network, point: Array, direction: Array, norms: Norms
 
     The norms may have units, no shapes: the direction, multiplied by units, is rounded once.
     """
-    below = 0.0
-    for entrywise in (True, False):
-        y, exponent = _Vectors(Near.of(direction[None]), entrywise), 0
-        for layer, v in zip(network.layers, trajectory(network, point[None]), strict=False):
-            assert layer.plain is not None
-            if layer.coupling is not None:
-                y = _pushed(layer, Near(*v)[0], y.through(layer.weight))
-                continue
-            y, slopes = y.through(layer.weight), _slopes(layer.plain, Near(*v))
-            moved = slopes * y.near.value
-            top = float(np.abs(moved.value).max())
-            power = int(np.frexp(top)[1]) if 0.0 < top < np.inf else 0  # keeps the vector near unit size
-            y, exponent = y.scaled(slopes.shifted(-power), moved.shifted(-power)), exponent + power
-        last = y.through(network.layers[-1].weight).near[0]
-        length = down(np.ldexp(_length_below(last, norms.output), exponent))
-        found = float(down(length / length_above(direction, norms.input)))
-        below = max(below, found if 0.0 < found < np.inf else 0.0)
-        if last.error.max() <= _SMALL * np.abs(last.value).max():
-            break
-    return below
+    y, exponent = _Vectors(Near.of(direction[None])), 0
+    for layer, v in zip(network.layers, trajectory(network, point[None]), strict=False):
+        assert layer.plain is not None
+        if layer.coupling is not None:
+            y = _pushed(layer, Near(*v)[0], y.through(layer.weight))
+            continue
+        y, slopes = y.through(layer.weight), _slopes(layer.plain, Near(*v))
+        moved = slopes * y.near.value
+        top = float(np.abs(moved.value).max())
+        power = int(np.frexp(top)[1]) if 0.0 < top < np.inf else 0  # keeps the vector near unit size
+        y, exponent = y.scaled(slopes.shifted(-power), moved.shifted(-power)), exponent + power
+    length = down(np.ldexp(_length_below(y.through(network.layers[-1].weight).near[0], norms.output), exponent))
+    found = float(down(length / length_above(direction, norms.input)))
+    return found if 0.0 < found < np.inf else 0.0
 
 
 def _pushed(layer: Layer, v: Near, y: _Vectors) -> _Vectors:
@@ -170,7 +159,7 @@ def _pushed(layer: Layer, v: Near, y: _Vectors) -> _Vectors:
     assert layer.plain is not None
     J = derivative(layer.coupling, v, _slopes(layer.plain, v[: layer.plain.size]))
     if y.Q is None:
-        return _Vectors((J @ y.near.T).T, y.entrywise)
+        return _Vectors((J @ y.near.T).T)
     return y.moved(J[None], (J @ Near.of(y.near.value).T).T)
 
 
