@@ -735,11 +735,11 @@ class Unread:
         def forward(self, x: Any) -> Any:
             return x, x
 
-    class AxisOfANumber(Zoo, says="mean of shape .*: it is called in an"):
+    class AxisOfANumber(Zoo, says="mean of shape .*: it is used in an"):
         def forward(self, x: Any) -> Any:
             return x.sum().mean(0).reshape(1)
 
-    class LargestOfANumber(Zoo, says="amax of shape .*: it is called in an"):
+    class LargestOfANumber(Zoo, says="amax of shape .*: it is used in an"):
         def forward(self, x: Any) -> Any:
             return x.sum().amax(0).reshape(1)
 

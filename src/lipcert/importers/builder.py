@@ -16,6 +16,7 @@ from lipcert.importers import graph as ops
 from lipcert.importers import windows as win
 from lipcert.importers.graph import Graph, Node, Offender, refuse
 from lipcert.importers.precise import Precise, PreciseMatrix
+from lipcert.importers.untrusted import line
 from lipcert.importers.windows import positions
 from lipcert.model.activations import activation
 from lipcert.model.arrays import Array, Weight
@@ -45,6 +46,10 @@ PART = "load the part of the model behind it, or the part before it"
 
 _POWERS = {2.0: "square", 3.0: "cube", 0.5: "sqrt", -0.5: "rsqrt", -1.0: "reciprocal"}
 """Activations that are powers."""
+
+
+_MISUSE = (TypeError, ValueError, AttributeError, LookupError, ArithmeticError, RuntimeError, MemoryError)
+"""What handlers and libraries raise at arguments that they do not take."""
 
 
 class Opaque:
@@ -122,8 +127,10 @@ class Builder:
             found = read(any(isinstance(operand, Opaque) for operand in operands))
             if found is not None:
                 return found
-        except (Unsupported, LipcertError) as reason:  # LipcertError: a parameter outside what an activation allows
-            self.offenders.append(Offender(source, kind, shapes[0] if shapes else None, str(reason)))
+        except (Unsupported, LipcertError, *_MISUSE) as error:
+            said = isinstance(error, (Unsupported, LipcertError))
+            reason = str(error) if said else f"it is used in an unknown way: {line(error)}"
+            self.offenders.append(Offender(source, kind, shapes[0] if shapes else None, reason))
         nodes = tuple(operand.node for operand in operands if isinstance(operand, Tensor))
         return [Opaque() if shape is None else self.add_node(ops.Unknown(), nodes, shape) for shape in shapes]
 

@@ -405,16 +405,11 @@ class Reader:
         self.build.dtype = REAL.get(self.types[signals[0]].tensor_type.elem_type, np.float64)
         self.build.single = self.single.issuperset(signals)
         self.build.outputs, self.build.opset = len(node.output), self.opset
-        try:
-            with np.errstate(all="ignore"):  # numbers that are not finite are refused at the end
-                if node.op_type in ARRANGING or (node.op_type == "Pad" and named["mode"] != "constant"):
-                    result = self._arranged(node, operands)
-                else:
-                    result = OPERATORS[node.op_type](self.build, *(operands if several else operands[:1]), **named)
-        except LipcertError:  # says itself what is wrong
-            raise
-        except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError, MemoryError) as error:
-            raise Unsupported(f"it is used in an unknown way: {error}") from None
+        with np.errstate(all="ignore"):  # numbers that are not finite are refused at the end
+            if node.op_type in ARRANGING or (node.op_type == "Pad" and named["mode"] != "constant"):
+                result = self._arranged(node, operands)
+            else:
+                result = OPERATORS[node.op_type](self.build, *(operands if several else operands[:1]), **named)
         results = result if isinstance(result, tuple) else (result,)
         if len(results) != len(node.output):
             raise Unsupported(f"it gives {len(results)} results and the model expects {len(node.output)}")

@@ -59,21 +59,6 @@ def _affine(b: Builder, x: Tensor, weight: Any, bias: Any) -> Tensor:
     return b.scale(x, 1.0 if weight is None else weight, 0.0 if bias is None else bias)
 
 
-def attention(
-    b: Builder, q: Value, k: Value, v: Value, mask: Any = None, causal: bool = False, scale: float | None = None
-) -> Tensor:
-    """softmax(q kᵀ·scale + mask)v over the last two axes; a mask is added, or says what is seen."""
-    if isinstance(mask, Tensor):
-        raise Unsupported("its mask depends on the input")
-    seen = np.ones((q.shape[-2], k.shape[-2]), dtype=bool)
-    seen = np.tril(seen) if causal else seen
-    added = np.where(seen if mask is None or mask.dtype != bool else seen & mask, 0.0, -np.inf)
-    added = added if mask is None or mask.dtype == bool else added + mask
-    turned = b.view(k, lambda i: np.swapaxes(i, -1, -2)) if isinstance(k, Tensor) else np.swapaxes(k, -1, -2)
-    scores = b.matmul(b.multiply(q, np.asarray(q.shape[-1] ** -0.5 if scale is None else scale)), turned)
-    return b.matmul(softmax(b, b.add(scores, added) if added.any() else scores), v)
-
-
 def recurrent(
     b: Builder, x: Tensor, weights: Sequence[Array], start: Sequence[Value], names: Sequence[str], late: bool
 ) -> tuple[list[Value], Value]:

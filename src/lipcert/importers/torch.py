@@ -37,15 +37,6 @@ from lipcert.importers.torch_ops import ACTIVATIONS, KNOWN, RANDOM, TorchBuilder
 _MANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 _SOFTMAX = ("softmax", "_softmax", "log_softmax", "_log_softmax")
 _BITS = {torch.float64: 53, torch.float32: 24, torch.float16: 11, torch.bfloat16: 8}
-_APART: dict[Any, Callable[..., Any]] = {
-    torch.ops.aten.bilinear.default: lambda x, z, weight, bias=None: (
-        (x[..., None, None, :] @ weight @ z[..., None, :, None])[..., 0, 0] + (0.0 if bias is None else bias)
-    ),
-    torch.ops.aten.cdist.default: lambda x, z, p=2.0, compute_mode=None: (
-        (x.unsqueeze(-2) - z.unsqueeze(-3)).pow(2).sum(-1).sqrt() if p == 2.0 else NotImplemented
-    ),
-}
-"""What PyTorch takes apart into operations of which nothing is known here."""
 _TORCH, _HERE = Path(torch.__file__).parent, Path(__file__).parent
 
 
@@ -304,8 +295,49 @@ def functional(program: Any, harmless: Sequence[str] = ("detach_",)) -> Any:
     unknown = {t for n, t in reached.items() if n.op == "call_function" and name_of(t) not in (*KNOWN, *harmless)}
     if not written and not unknown - {operator.getitem}:
         return program
-    table = {**torch.export.default_decompositions(), **_APART}
-    return program.run_decompositions({target: table[target] for target in unknown if target in table})
+    table = torch.export.default_decompositions()
+    return program.run_decompositions({target: table[target] for target in unknown if target in table} | _APART)
+
+
+def _attention(
+    q: Any, k: Any, v: Any, mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False, **given: Any
+) -> Any:
+    if dropout_p:
+        return NotImplemented
+    k, v = (
+        part.repeat_interleave(q.shape[-3] // part.shape[-3], -3) if given.get("enable_gqa") else part
+        for part in (k, v)
+    )
+    mask = torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool, device=q.device).tril() if is_causal else mask
+    if mask is not None and mask.dtype == torch.bool:
+        mask = torch.zeros(mask.shape, dtype=q.dtype, device=q.device).masked_fill(~mask, -torch.inf)
+    scores = q * (q.shape[-1] ** -0.5 if given.get("scale") is None else given["scale"]) @ k.transpose(-1, -2)
+    return (scores if mask is None else scores + mask).softmax(-1) @ v
+
+
+def _variance(x: Any, dim: Any = None, *, correction: Any = 1, keepdim: bool = False) -> Any:
+    moved = x - x.mean(dim or list(range(x.ndim)), True)
+    total = moved.pow(2).sum(dim, keepdim)
+    return total / (x.numel() // total.numel() - (1 if correction is None else correction))
+
+
+_APART: dict[Any, Callable[..., Any]] = {
+    torch.ops.aten.bilinear.default: lambda x, z, weight, bias=None: (
+        (x[..., None, None, :] @ weight @ z[..., None, :, None])[..., 0, 0] + (0.0 if bias is None else bias)
+    ),
+    torch.ops.aten.cdist.default: lambda x, z, p=2.0, compute_mode=None: (
+        (x.unsqueeze(-2) - z.unsqueeze(-3)).pow(2).sum(-1).sqrt() if p == 2.0 else NotImplemented
+    ),
+    torch.ops.aten.cumsum.default: lambda x, dim, dtype=None: (
+        x.movedim(dim, -1) @ x.new_ones(x.shape[dim], x.shape[dim]).triu()
+    ).movedim(-1, dim),
+    torch.ops.aten.linalg_vector_norm.default: lambda x, ord=2, dim=None, keepdim=False, dtype=None: (
+        x.pow(2).sum(dim, keepdim).sqrt() if ord == 2 else NotImplemented
+    ),
+    torch.ops.aten.scaled_dot_product_attention.default: _attention,
+    torch.ops.aten.var.correction: _variance,
+}
+"""What is taken apart in another way than PyTorch would, into operations that are known here."""
 
 
 def _shape(node: fx.Node, first: int = 0) -> tuple[int, ...] | None:
@@ -408,12 +440,9 @@ def _constant(node: fx.Node, args: Any, kwargs: Any) -> Any:
     tags = getattr(target, "tags", ())
     if torch.Tag.nondeterministic_seeded in tags and dict(bound(target, args, kwargs)).get("train") is not False:
         raise Unsupported(RANDOM)
-    try:
-        with torch.no_grad(), checks.quiet():
-            given = fx.node.map_aggregate((args, kwargs), _widened) if node.all_input_nodes else (args, kwargs)
-            return fx.node.map_aggregate(target(*given[0], **given[1]), _widened)
-    except Exception as error:  # it ran when the module did, but not on what was made of its operands here
-        raise Unsupported(f"it is called in an unknown way: {_first_line(error)}") from None
+    with torch.no_grad(), checks.quiet():
+        given = fx.node.map_aggregate((args, kwargs), _widened) if node.all_input_nodes else (args, kwargs)
+        return fx.node.map_aggregate(target(*given[0], **given[1]), _widened)
 
 
 def _source(node: fx.Node) -> str:

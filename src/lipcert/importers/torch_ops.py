@@ -15,7 +15,6 @@ import torch
 from scipy import sparse
 from torch.utils._pytree import tree_flatten, tree_map
 
-from lipcert.errors import LipcertError
 from lipcert.importers import signals
 from lipcert.importers import windows as win
 from lipcert.importers.builder import (
@@ -59,21 +58,16 @@ def name_of(target: Any) -> str:
 def translate(b: TorchBuilder, target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """The result of one operation, some operand of which depends on the input."""
     name = name_of(target)
-    try:
-        if name in ARRANGING:
-            return arranged(b, target, args, kwargs)
-        if name in SHAPES:
-            of_shape = lambda leaf: torch.zeros(leaf.shape).double() if isinstance(leaf, Tensor) else leaf  # noqa: E731
-            return target(*tree_map(of_shape, list(args)), **kwargs)
-        if name not in HANDLERS:
-            random = torch.Tag.nondeterministic_seeded in getattr(target, "tags", ())
-            raise Unsupported(RANDOM if random else MISSING.get(name, f"unknown operation; {PART}"))
-        (_, first), *others = bound(target, args, kwargs)
-        return HANDLERS[name](b, _plain(first), **{key: _plain(value) for key, value in others if value is not None})
-    except (Unsupported, LipcertError):  # says itself what is wrong
-        raise
-    except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError, RuntimeError) as error:
-        raise Unsupported(f"it is called in an unknown way: {error}") from None
+    if name in ARRANGING:
+        return arranged(b, target, args, kwargs)
+    if name in SHAPES:
+        of_shape = lambda leaf: torch.zeros(leaf.shape).double() if isinstance(leaf, Tensor) else leaf  # noqa: E731
+        return target(*tree_map(of_shape, list(args)), **kwargs)
+    if name not in HANDLERS:
+        random = torch.Tag.nondeterministic_seeded in getattr(target, "tags", ())
+        raise Unsupported(RANDOM if random else MISSING.get(name, f"unknown operation; {PART}"))
+    (_, first), *others = bound(target, args, kwargs)
+    return HANDLERS[name](b, _plain(first), **{key: _plain(value) for key, value in others if value is not None})
 
 
 def bound(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[tuple[str, Any]]:
@@ -260,27 +254,6 @@ def _mean(total: bool, b: Builder, x: Tensor, dim: Any = None, keepdim: bool = F
     return b.mean(x, axes, keepdim, total)
 
 
-def _variance(
-    b: Builder, x: Tensor, dim: Any = None, correction: Any = None, keepdim: bool = False, unbiased: Any = 1
-) -> Tensor:
-    axes = np.atleast_1d(dim).tolist() if np.size(dim) and dim is not None else range(len(x.shape))
-    moved, divisor = b.add(x, b.mean(x, axes, True), -1.0), unbiased if correction is None else correction
-    count = np.asarray(float(np.prod([x.shape[axis] for axis in axes]) - divisor))
-    return b.divide(b.mean(b.power(moved, 2), axes, keepdim, total=True), count)
-
-
-def _length(b: Builder, x: Tensor, ord: float, keepdim: bool, dim: Any = None, **_: Any) -> Tensor:
-    if ord != 2:
-        raise Unsupported("of norms only that of order 2 is known")
-    return b.activate(_mean(True, b, b.power(x, 2), dim, keepdim), "sqrt")
-
-
-def _cumsum(b: Builder, x: Tensor, dim: int, dtype: Any = None) -> Tensor:
-    last = b.view(x, lambda index: np.moveaxis(index, dim, -1))
-    total = b.matmul(last, np.triu(np.ones((x.shape[dim],) * 2)))
-    return b.view(total, lambda index: np.moveaxis(index, -1, dim))
-
-
 def _linear(b: Builder, x: Any, weight: Any, bias: Any = None) -> Any:
     result = b.matmul(x, b.view(weight, np.transpose) if isinstance(weight, Tensor) else np.transpose(weight))
     return result if bias is None else b.add(result, bias)
@@ -335,12 +308,6 @@ def _both(padding: Any, rank: int) -> win.Pads:
     return [(p, p) for p in each_axis(padding, rank)]
 
 
-def _attention(b: Builder, query: Any, key: Any, value: Any, attn_mask: Any = None, **given: Any) -> Tensor:
-    if given["dropout_p"] or given["enable_gqa"]:
-        raise Unsupported("dropout in attention, or groups of queries, are not known; call eval()")
-    return signals.attention(b, query, key, value, attn_mask, given["is_causal"], given.get("scale"))
-
-
 def _layer_norm(
     b: Builder, x: Tensor, normalized_shape: Any, eps: float, weight: Any = None, bias: Any = None, **_: Any
 ) -> Tensor:
@@ -373,11 +340,8 @@ HANDLERS: Final[Mapping[str, Handler]] = {
     "amin": partial(_over_axes, -1.0),
     "mean": partial(_mean, False),
     "sum": partial(_mean, True),
-    "cumsum": _cumsum,
     "index_add": _index_add,
     "scatter_add": lambda b, x, dim, index, src: _added(b, x, dim, index, src),
-    "var": _variance,
-    "linalg_vector_norm": _length,
     "where": lambda b, condition, self, other: _chosen(b, condition, self, other),
     "masked_fill": lambda b, x, mask, value: _chosen(b, mask, value, x),
     "fill": lambda b, x, value: b.spread(b.tensor(value if isinstance(value, Tensor) else np.asarray(value)), x.shape),
@@ -399,7 +363,6 @@ HANDLERS: Final[Mapping[str, Handler]] = {
     **dict.fromkeys(("pad", "constant_pad_nd"), _pad),
     **dict.fromkeys(("softmax", "_softmax"), lambda b, x, dim, **_: signals.softmax(b, x, dim)),
     **dict.fromkeys(("log_softmax", "_log_softmax"), lambda b, x, dim, **_: signals.softmax(b, x, dim, log=True)),
-    "scaled_dot_product_attention": _attention,
     **{name: _row(name) for name in ("exp", "log", "sqrt", "rsqrt", "reciprocal")},
     "layer_norm": _layer_norm,
     "native_layer_norm": _with_positions(_layer_norm),
