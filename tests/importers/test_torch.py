@@ -154,7 +154,7 @@ def test_fixed_inputs_and_chosen_outputs() -> None:
     ("options", "message"),
     [
         ({}, "takes 2 inputs .x, mask.; a network has one: give the others as fixed"),
-        ({"fixed": {"mask": torch.ones(4)}}, "a dictionary with 'logits', 'features'.*choose one with output"),
+        ({"fixed": {"mask": torch.ones(4)}}, "a dict with 'logits', 'features'.*choose one with output"),
         ({"fixed": {"mask": torch.ones(4)}, "output": "nope"}, "there is no output 'nope' in it"),
         ({"fixed": {"nask": 1.0}}, "fixed names nask; forward takes x, mask, scale, flag"),
         ({"fixed": {"mask": object()}}, "must be an array, a tensor, a number"),

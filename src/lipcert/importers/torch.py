@@ -125,23 +125,24 @@ def _dtypes(module: torch.nn.Module) -> list[torch.dtype]:
     return [kind for kind in (torch.float64, torch.float32) if kind in kinds] or [torch.float64, torch.float32]
 
 
+def _parts(result: Any) -> dict[Any, Any]:
+    """The values in what a module returns, by name and number."""
+    if isinstance(result, Mapping) or is_dataclass(result):
+        return dict(result if isinstance(result, Mapping) else vars(result))
+    values = list(result) if isinstance(result, (tuple, list)) else []
+    count, names = len(values), getattr(result, "_fields", ())
+    return dict(zip([*range(count), *range(-count, 0), *names], [*values, *values, *values]))
+
+
 def _chosen(result: Any, name: str | int) -> Any:
-    if isinstance(result, Mapping) and name in result:
-        return result[name]
-    if isinstance(result, (tuple, list)) and isinstance(name, int) and -len(result) <= name < len(result):
-        return result[name]
-    if isinstance(name, str) and hasattr(result, name) and (is_dataclass(result) or isinstance(result, tuple)):
-        return getattr(result, name)
+    if name in (parts := _parts(result)):
+        return parts[name]
     raise UnreadableModel(f"the module returns {_described(result)}; there is no output {name!r} in it")
 
 
 def _described(result: Any) -> str:
-    named = map(repr, result) if isinstance(result, Mapping) else getattr(result, "_fields", None)
-    named = vars(result) if is_dataclass(result) else named
-    kind = "dictionary" if isinstance(result, Mapping) else type(result).__name__
-    if named is not None:
-        return f"a {kind} with {few(named)}"
-    return f"a {kind} of {len(result)}" if isinstance(result, (tuple, list)) else f"a {kind}"
+    names = [repr(name) for name in _parts(result) if isinstance(name, str) or name >= 0]
+    return f"a {type(result).__name__}" + (f" with {few(names)}" if names else "")
 
 
 def _given(module: torch.nn.Module, fixed: Mapping[str, Any] | None, output: str | int | None) -> _Given:

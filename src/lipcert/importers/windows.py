@@ -7,10 +7,8 @@ them. The rest is a sparse matrix.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 from lipcert.model.arrays import Array
 
@@ -39,39 +37,32 @@ def outputs(size: int, kernel: int, stride: int, pads: tuple[int, int], dilation
 
 
 def along(size: int, kernel: int, stride: int, pads: tuple[int, int], dilation: int, places: int) -> Array:
-    """(places, size): 1 where a window in one of its places sees a position of an axis."""
+    """(places, taps): the positions of an axis that a window sees in each of its places, -1 outside."""
     seen = np.arange(places)[:, None] * stride - pads[0] + dilation * np.arange(kernel)
-    inside = (seen >= 0) & (seen < size)
-    matrix = np.zeros((places, size))
-    matrix[np.nonzero(inside)[0], seen[inside]] = 1.0
-    return matrix
+    return np.where((seen >= 0) & (seen < size), seen, -1)
 
 
 def divided(size: int, parts: int) -> Array:
-    """(parts, size): the same for windows that divide an axis into parts, ⌊iL/n⌋ to ⌈(i+1)L/n⌉."""
+    """(parts, taps): the same for windows that divide an axis into parts, ⌊iL/n⌋ to ⌈(i+1)L/n⌉."""
     starts, stops = np.arange(parts) * size // parts, -(-(np.arange(1, parts + 1) * size) // parts)
-    place = np.arange(size)
-    return ((starts[:, None] <= place) & (place < stops[:, None])).astype(float)
+    seen = starts[:, None] + np.arange((stops - starts).max(initial=0))
+    return np.where(seen < stops[:, None], seen, -1)
 
 
 def windows(shape: Sizes, last: Sequence[Array]) -> tuple[Array, tuple[int, ...]]:
-    """The positions under each window over the last axes, (outputs, taps), -1 after the last; the result's shape."""
-    lead = shape[: len(shape) - len(last)]
-    matrix: Any = sparse.eye_array(int(np.prod(lead, dtype=int)))
-    for axis in last:
-        matrix = sparse.kron(matrix, axis, "csr")
-    matrix.sort_indices()
-    counts = np.diff(matrix.indptr)
-    inside = np.arange(counts.max(initial=0)) < counts[:, None]
-    seen = np.full(inside.shape, -1)
-    seen[inside] = matrix.indices
-    return seen, (*lead, *(len(axis) for axis in last))
+    """The positions under each window over the last axes, (outputs, taps), -1 where none is; the result's shape."""
+    index, rank = positions(shape), len(shape)
+    for axis, seen in enumerate(last, rank - len(last)):
+        outside = (seen < 0).reshape(*seen.shape, *(1 for _ in index.shape[axis + 1 :]))
+        index = np.moveaxis(np.where(outside, -1, np.take(index, seen, axis)), axis + 1, -1)
+    return index.reshape(-1, int(np.prod(index.shape[rank:], dtype=int))), index.shape[:rank]
 
 
 def over_axes(shape: Sizes, axes: Sizes, keep: bool) -> tuple[Array, tuple[int, ...]]:
     """The positions along some axes, and the shape without them, or with 1 in their place."""
     chosen = {range(len(shape))[axis] for axis in axes}
-    seen, result = windows(shape, [np.ones((1, n)) if a in chosen else np.eye(n) for a, n in enumerate(shape)])
+    each = [np.arange(n).reshape((1, n) if a in chosen else (n, 1)) for a, n in enumerate(shape)]
+    seen, result = windows(shape, each)
     return seen, tuple(n for a, n in enumerate(result) if keep or a not in chosen)
 
 
