@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from lipcert.importers.builder import Builder, Unsupported
 from lipcert.importers.lowering import lower
 from lipcert.importers.mat import NewerFormat, variables
 from lipcert.importers.untrusted import check_archive, few, room
-from lipcert.model.activations import TABLE, Activation, activation
+from lipcert.model.activations import TABLE
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 
@@ -71,7 +72,6 @@ def read_mat(path: Path, activation: Any = None) -> Network:
     except Exception as error:  # a damaged file makes the parser fail in any way it likes
         raise _damaged(path, "a MATLAB file", error) from None
     if others and any(re.fullmatch(_NUMBERED, name) for name in arrays):
-        arrays = {name: _bias(value) if name[:1] == "b" else value for name, value in arrays.items()}
         return _numbered(path, arrays, activation)
     structs = [value for value in arrays.values() if isinstance(value, dict)]
     arrays = structs[0] if others and len(structs) == 1 else arrays
@@ -85,7 +85,7 @@ def read_mat(path: Path, activation: Any = None) -> Network:
     if len(biases) != len(weights):
         raise UnreadableModel(f"{path} has {len(weights)} weights and {len(biases)} biases; each layer needs both")
     matrices = {f"weights{{{i}}}": value for i, value in enumerate(weights, 1)}
-    vectors = {f"biases{{{i}}}": _bias(value) for i, value in enumerate(biases, 1)}
+    vectors = {f"biases{{{i}}}": value for i, value in enumerate(biases, 1)}
     return _assemble(path, matrices, vectors, next(iter(found["activation"]), None), activation)
 
 
@@ -159,54 +159,35 @@ def stored(path: Path) -> dict[str, Array]:
         raise _damaged(path, "a NumPy file", error) from None
 
 
-def _assemble(
-    path: Path, weights: Mapping[str, Any], biases: Mapping[str, Any], names: Any, activation: Any
-) -> Network:
-    spec = _spec(path, _names(path, names), activation, hidden=len(weights) - 1)
+def _assemble(path: Path, weights: Mapping[str, Any], biases: Mapping[str, Any], names: Any, wanted: Any) -> Network:
+    """The network with the activation that the file says, else the one that is wanted; a contradiction is an error."""
+    said, hidden = _names(path, names), len(weights) - 1
+    biases = {name: None if 0 in np.shape(value) else value for name, value in biases.items()}  # an empty cell
     for name, array in {**weights, **biases}.items():
         dtype = np.asarray(0.0 if array is None else array).dtype
         if dtype.kind not in "fiub":
             raise UnreadableModel(f"{path}: {name} must hold real numbers, got {dtype}")
-    try:
-        return Network.from_weights(list(weights.values()), list(biases.values()), spec)
-    except InvalidInput as error:
-        raise UnreadableModel(f"{path}: {error}; each weight is (outputs, inputs): transpose it if it is not") from None
-
-
-def _spec(path: Path, said: list[str] | None, wanted: Any, hidden: int) -> Any:
-    """What the file says, else what the caller wants; a contradiction is an error."""
-    asked = None if wanted is None else parsed(wanted)
-    if said is None:
-        if asked is None and hidden:
-            raise InvalidInput(
-                f"{path} does not say which activation its {hidden} hidden layer{'s' * (hidden > 1)} use; give"
-                f" activation='relu' (on the command line: --activation relu) or another of {few(TABLE, 40)}"
-            )
-        return "identity" if asked is None else asked
-    if 1 < len(said) == hidden + 1 and said[-1] in ("identity", "linear"):  # the last layer is listed too
+    if said is None and wanted is None and hidden:
+        raise InvalidInput(
+            f"{path} does not say which activation its {hidden} hidden layer{'s' * (hidden > 1)} use; give"
+            f" activation='relu' (on the command line: --activation relu) or another of {few(TABLE, 40)}"
+        )
+    if said and 1 < len(said) == hidden + 1 and said[-1] in ("identity", "linear"):  # the last layer is listed too
         said = said[:-1]
+    spec: Any = "identity" if said is None else said if len(said) > 1 else said[0]
+    make = partial(Network.from_weights, [*weights.values()], [*biases.values()])
     try:
-        written = parsed(said if len(said) > 1 else said[0])
+        network = make(spec)
     except InvalidInput as error:
-        raise UnreadableModel(f"{path}: {error}") from None
-    if asked is not None and repr(asked) != repr(written):  # parameters may be arrays, so not ==
+        hint = "" if "activation" in str(error) else "; each weight is (outputs, inputs): transpose it if it is not"
+        raise UnreadableModel(f"{path}: {error}{hint}") from None
+    asked = network if wanted is None else make(wanted)
+    if said is not None and asked.digest != network.digest:
         raise InvalidInput(
             f"{path} says its activation is {few(said, 40)}, the argument says {wanted!r}; leave the argument out"
             " or correct the file"
         )
-    return written
-
-
-def parsed(spec: Any) -> Any:
-    """The spec with every name in it resolved, also names with parameters."""
-    if isinstance(spec, (list, tuple)):
-        return [parsed(item) for item in spec]
-    if not isinstance(spec, (str, Activation)):
-        raise InvalidInput(
-            "activation must be a name such as 'relu' or 'leaky_relu(0.2)', or a list of names with one per hidden"
-            f" layer, got {type(spec).__name__}"
-        )
-    return activation(spec) if isinstance(spec, str) else spec
+    return asked
 
 
 def _names(path: Path, value: Any) -> list[str] | None:
@@ -232,11 +213,6 @@ def _cells(path: Path, name: str, value: Any) -> list[Any]:
         return list(value.ravel())
     came = f"{type(value).__name__} of shape {np.shape(value)}" if np.size(value) else "nothing"
     raise UnreadableModel(f"{path}: '{name}' must be a cell array with one matrix a layer, got {came}")
-
-
-def _bias(cell: Any) -> Any:
-    """A bias; None for an empty cell."""
-    return None if 0 in np.shape(cell) else cell
 
 
 def _damaged(path: Path, kind: str, error: Exception) -> UnreadableModel:
