@@ -385,7 +385,7 @@ def test_onnx_inputs_that_are_fixed_and_outputs_that_are_chosen() -> None:
     for options, message in (
         ({"output": "y"}, "2 inputs .x, mask.; a network has one: give all but one as fixed"),
         ({"fixed": {"mask": mask}}, "2 outputs .y, z.; a network has one: choose one with output"),
-        ({"fixed": {"mask": mask[0]}, "output": "y"}, "must be of shape"),
+        ({"fixed": {"mask": mask[0]}, "output": "y"}, r"and shape \[1, 3\], got"),
         ({"fixed": {"mask": mask + 0.1j}, "output": "y"}, "must be numbers of type"),
         ({"fixed": {"mask": mask.astype(float) + 1e-12}, "output": "y"}, "got others"),
         ({"fixed": {"task": mask}, "output": "y"}, "fixed names task"),

@@ -69,9 +69,7 @@ def read_onnx(
     The shape of the input is needed only where the model leaves sizes open.
     """
     judge = _open(path)
-    _fix_inputs(judge.graph, fixed or {})
-    _choose_output(judge.graph, output)
-    _one_in_one_out(judge.graph)
+    _one_in_one_out(judge.graph, fixed or {}, output)
     if drop_softmax:
         _drop_softmax(judge.graph)
     source, opset = _source(judge.graph, input_shape), _opset_of(judge)
@@ -109,9 +107,9 @@ def _open(path: Path | onnx.ModelProto) -> onnx.ModelProto:
     return model
 
 
-def _fix_inputs(graph: onnx.GraphProto, fixed: Mapping[str, Any]) -> None:
-    """Store the given values in the model, in the place of the inputs of that name."""
-    inputs = {entry.name: entry for entry in _inputs(graph)}
+def _one_in_one_out(graph: onnx.GraphProto, fixed: Mapping[str, Any], chosen: str | int | None) -> None:
+    """Store given values in the place of inputs, drop all outputs but the chosen one, and refuse what is left over."""
+    inputs, names = {entry.name: entry for entry in _inputs(graph)}, [entry.name for entry in graph.output]
     if strange := [name for name in fixed if name not in inputs]:
         raise InvalidInput(f"fixed names {few(strange)}; the model's inputs are {few(inputs)}")
     for name, value in fixed.items():
@@ -120,14 +118,28 @@ def _fix_inputs(graph: onnx.GraphProto, fixed: Mapping[str, Any]) -> None:
         sizes = [d.dim_value or None for d in tensor.shape.dim]
         one = [size or 1 for size in sizes]
         array = array.reshape(one) if plain and array.size == math.prod(one) else array  # one after the other
-        if array.dtype.kind not in "fiub" or not (
-            (kind.kind == "f" and plain) or np.array_equal(array.astype(kind), array)
-        ):
-            raise InvalidInput(f"fixed[{name!r}] must be numbers of type {kind}, got others, of type {array.dtype}")
-        if len(sizes) != array.ndim or any(s not in (None, n) for s, n in zip(sizes, array.shape, strict=True)):
-            raise InvalidInput(f"fixed[{name!r}] must be of shape {sizes}, got {array.shape}")
+        fits = len(sizes) == array.ndim and all(s in (None, n) for s, n in zip(sizes, array.shape))
+        same = array.dtype.kind in "fiub" and ((kind.kind == "f" and plain) or (array.astype(kind) == array).all())
+        if not (fits and same):
+            came = f"{array.dtype} of shape {array.shape}" + (", others" if fits else "")
+            raise InvalidInput(f"fixed[{name!r}] must be numbers of type {kind} and shape {sizes}, got {came}")
         graph.initializer.append(numpy_helper.from_array(array.astype(kind), name))
         graph.input.remove(inputs[name])
+    by_number = {str(k): name for k, name in [*enumerate(names, -len(names)), *enumerate(names)]} | {
+        n: n for n in names
+    }
+    if chosen is not None and (isinstance(chosen, bool) or str(chosen) not in by_number):
+        raise InvalidInput(f"output must be one of {few(names)}, or its number, got {chosen!r}")
+    for entry in list(graph.output):
+        if chosen is not None and entry.name != by_number[str(chosen)]:
+            graph.output.remove(entry)
+    for entries, what, advice in (
+        (_inputs(graph), "inputs", "give all but one as fixed={name: values} of lipcert.load"),
+        (graph.output, "outputs", "choose one with output=name of lipcert.load"),
+    ):
+        if len(entries) != 1:
+            names, advice = [entry.name for entry in entries], f": {advice}" if entries else ""
+            raise UnreadableModel(f"the model has {len(names)} {what} ({few(names)}); a network has one{advice}")
 
 
 def _inputs(graph: onnx.GraphProto) -> list[Any]:
@@ -136,26 +148,11 @@ def _inputs(graph: onnx.GraphProto) -> list[Any]:
     return [entry for entry in graph.input if entry.name not in stored]
 
 
-def _choose_output(graph: onnx.GraphProto, chosen: str | int | None) -> None:
-    names = [entry.name for entry in graph.output]
-    number = int(chosen) if isinstance(chosen, str) and chosen.isdigit() and chosen not in names else chosen
-    if isinstance(number, int) and not isinstance(number, bool) and -len(names) <= number < len(names):
-        chosen = names[number]
-    if chosen not in (None, *names):
-        raise InvalidInput(f"output must be one of {few(names)}, or its number, got {chosen!r}")
-    for entry in list(graph.output):
-        if entry.name != (chosen or entry.name):
-            graph.output.remove(entry)
-
-
 def _opset_of(model: onnx.ModelProto) -> int:
     versions = {o.version for o in model.opset_import if o.domain in ("", "ai.onnx")} or {1}
-    if len(versions) > 1:
-        raise UnreadableModel(f"the model names several operator sets ({', '.join(map(str, sorted(versions)))})")
-    if not 1 <= max(versions) <= onnx.defs.onnx_opset_version():
-        raise UnreadableModel(
-            f"the model uses operator set {max(versions)}, which this onnx does not know; install a newer one"
-        )
+    if len(versions) > 1 or not 1 <= max(versions) <= onnx.defs.onnx_opset_version():
+        found = f"{few(sorted(versions))}; this onnx knows one at a time, up to {onnx.defs.onnx_opset_version()}"
+        raise UnreadableModel(f"the model uses operator set {found}")
     return int(max(versions))
 
 
@@ -188,16 +185,6 @@ def _check_functions(model: onnx.ModelProto) -> None:
             sizes[f.domain, f.name] = min(count, MOST_OPERATORS)
     if sum(sizes.get((node.domain, node.op_type), 1) for node in model.graph.node) >= MOST_OPERATORS:
         raise UnreadableModel(f"the model's functions, written out, are {MOST_OPERATORS} operators or more")
-
-
-def _one_in_one_out(graph: onnx.GraphProto) -> None:
-    for entries, what, advice in (
-        (_inputs(graph), "inputs", "give all but one as fixed={name: values} of lipcert.load"),
-        (graph.output, "outputs", "choose one with output=name of lipcert.load"),
-    ):
-        names, advice = [entry.name for entry in entries], f": {advice}" if entries else ""
-        if len(names) != 1:
-            raise UnreadableModel(f"the model has {len(names)} {what} ({', '.join(names)}); a network has one{advice}")
 
 
 def _drop_softmax(graph: onnx.GraphProto) -> None:
