@@ -121,17 +121,15 @@ def _one_in_one_out(graph: onnx.GraphProto, fixed: Mapping[str, Any], chosen: st
         fits = len(sizes) == array.ndim and all(s in (None, n) for s, n in zip(sizes, array.shape))
         same = array.dtype.kind in "fiub" and ((kind.kind == "f" and plain) or (array.astype(kind) == array).all())
         if not (fits and same):
-            came = f"{array.dtype} of shape {array.shape}" + (", others" if fits else "")
+            came = f"{'others, ' if fits else ''}{array.dtype} of shape {array.shape}"
             raise InvalidInput(f"fixed[{name!r}] must be numbers of type {kind} and shape {sizes}, got {came}")
         graph.initializer.append(numpy_helper.from_array(array.astype(kind), name))
         graph.input.remove(inputs[name])
-    by_number = {str(k): name for k, name in [*enumerate(names, -len(names)), *enumerate(names)]} | {
-        n: n for n in names
-    }
-    if chosen is not None and (isinstance(chosen, bool) or str(chosen) not in by_number):
+    called = {str(k - len(names)): name for k, name in enumerate(names * 2)} | dict(zip(names, names))
+    if chosen is not None and (isinstance(chosen, bool) or str(chosen) not in called):
         raise InvalidInput(f"output must be one of {few(names)}, or its number, got {chosen!r}")
     for entry in list(graph.output):
-        if chosen is not None and entry.name != by_number[str(chosen)]:
+        if chosen is not None and entry.name != called[str(chosen)]:
             graph.output.remove(entry)
     for entries, what, advice in (
         (_inputs(graph), "inputs", "give all but one as fixed={name: values} of lipcert.load"),
