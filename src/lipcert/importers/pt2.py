@@ -24,15 +24,15 @@ try:
 except ImportError:  # pragma: no cover - depends on the installation
     raise LipcertError('reading PyTorch models needs PyTorch: pip install "lipcert[torch]"') from None
 
-from lipcert.importers.torch import read_module, silent
+from lipcert.importers.torch import APART, read_module, silent
 from lipcert.importers.torch_ops import KNOWN, name_of
 
 _NUMBERS: Final = r"data/(weights/weight|constants/tensor)_\d+|archive_format|archive_version|byteorder|\.data/\w+"
 _CONFIGS: Final = r"data/(weights|constants)/model_(weights|constants)_config\.json"
 _CONTAINERS: Final = (None, "builtins.tuple", "builtins.list", "builtins.dict")
-_MADE: Final = ("full", "scalar_tensor", "_assert_tensor_metadata")
-_APART: Final = [name for name in map(name_of, torch.export.default_decompositions()) if "_cufft_" not in name]
-_KNOWN: Final = {*KNOWN, *_APART, *_MADE}
+_MADE: Final = ("full", "scalar_tensor", "remainder", "logical_and", "logical_not", "_assert_tensor_metadata")
+_TAKEN_APART: Final = (*torch.export.default_decompositions(), *APART)
+_KNOWN: Final = {*KNOWN, *_MADE, *(name for name in map(name_of, _TAKEN_APART) if "_cufft_" not in name)}
 """Operations that only compute: others, such as reading a file, are never run."""
 
 

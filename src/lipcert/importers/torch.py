@@ -297,7 +297,7 @@ def functional(program: Any, harmless: Sequence[str] = ("detach_",)) -> Any:
     if not written and not unknown - {operator.getitem}:
         return program
     table = torch.export.default_decompositions()
-    return program.run_decompositions({target: table[target] for target in unknown if target in table} | _APART)
+    return program.run_decompositions({target: table[target] for target in unknown if target in table} | APART)
 
 
 def _attention(
@@ -322,7 +322,7 @@ def _variance(x: Any, dim: Any = None, *, correction: Any = 1, keepdim: bool = F
     return total / (x.numel() // total.numel() - (1 if correction is None else correction))
 
 
-_APART: dict[Any, Callable[..., Any]] = {
+APART: dict[Any, Callable[..., Any]] = {
     torch.ops.aten.bilinear.default: lambda x, z, weight, bias=None: (
         (x[..., None, None, :] @ weight @ z[..., None, :, None])[..., 0, 0] + (0.0 if bias is None else bias)
     ),

@@ -353,6 +353,9 @@ HANDLERS: Final[Mapping[str, Handler]] = {
             b.multiply(x, np.asarray(beta)), b.scale(b.matmul(*two.values()), alpha)
         ),
     ),
+    "convolution": lambda b, x, transposed, output_padding, **given: _conv(
+        b, x, **given, **({"output_padding": output_padding} if transposed else {})
+    ),
     **{f"conv{kind}{d}d": _conv for d in _RANKS for kind in ("", "_transpose")},
     **{f"{kind}_pool{d}d": partial(_pool, kind == "avg", d) for d in _RANKS for kind in ("avg", "max")},
     **{f"max_pool{d}d_with_indices": _with_positions(partial(_pool, False, d)) for d in _RANKS},
