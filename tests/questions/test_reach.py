@@ -10,7 +10,7 @@ from scipy import sparse
 
 import lipcert as lc
 from lipcert.kernel.domain import corners
-from lipcert.kernel.enclosures import values
+from lipcert.kernel.enclosures import activated_ends, affine
 from lipcert.methods.method import Method
 from lipcert.model.arrays import Array
 from lipcert.model.regions import Region
@@ -84,8 +84,10 @@ def region_of(kind: str, inputs: int, size: float = 0.6) -> Region:
 def by_intervals(network: lc.Network, region: Region) -> tuple[Array, Array]:
     """The outputs by interval arithmetic alone."""
     lower, upper = corners(region)
-    unknown = [(np.array([-np.inf]), np.array([np.inf]))] * (network.depth - 1)
-    low, high = values(network, (lower[None], upper[None]), unknown)[-1]
+    ends = lower[None], upper[None]
+    for layer in network.layers:
+        low, high = affine(layer, ends)
+        ends = activated_ends(layer, (low, high)) if layer.plain else ends
     return low[0], high[0]
 
 

@@ -768,12 +768,9 @@ class Size:
         """The largest along some axes."""
         return Size(self.value.max(axis=axis), self.units)
 
-    def least(self, *others: Size) -> Size:
+    def least(self, other: Size) -> Size:
         """The smaller of bounds for the same numbers; one that is NaN says nothing."""
-        found = self
-        for one in others:
-            found = Size(np.fmin(found.value, one.value), max(found.units, one.units))
-        return found
+        return Size(np.fmin(self.value, other.value), max(self.units, other.units))
 
     def squared(self) -> Size:
         """x²."""

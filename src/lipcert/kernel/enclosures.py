@@ -176,26 +176,6 @@ _ENTRIES = 4_000_000
 """Entries of products up to which derivatives are formed from both ends."""
 
 
-def values(network: Network, corners: Interval, known: Sequence[Interval] = ()) -> list[Interval]:
-    """Where the pre-activations of every layer lie, the outputs last, for inputs between corners (count, inputs).
-
-    Each layer follows from the one before; ``known`` are intervals of the hidden layers, which count too. What
-    overflows is not known.
-    """
-    found: list[Interval] = []
-    ends = corners
-    for index, layer in enumerate(network.layers):
-        lower, upper = (
-            np.where(np.isnan(end), off, end) for end, off in zip(affine(layer, ends), (-np.inf, np.inf), strict=True)
-        )
-        if index < len(known):
-            lower, upper = np.maximum(lower, known[index][0]), np.minimum(upper, known[index][1])
-        found.append((lower, upper))
-        if layer.plain is not None:
-            ends = activated_ends(layer, (lower, upper))
-    return found
-
-
 def affine(layer: Layer, ends: Interval) -> Interval:
     """Where W z + b lies for z between two ends (count, n); NaN where numbers overflow."""
     found = Near.between(*ends).through(layer.weight) + Near.weights(layer.bias)
@@ -503,10 +483,7 @@ def at_kink(neurons: Neurons, lower: Array, upper: Array) -> Array:
     """Neurons whose interval ends at a kink: perhaps confined to a side that a part of the piece cannot reach."""
 
     def rule(row: Activation, low: Array, high: Array) -> tuple[Array]:
-        ends = np.zeros(low.shape)
-        if row.row.kinks:
-            for knot in row.knots(low):
-                ends = np.maximum(ends, ((low == knot) | (high == knot)) & (low < high))
-        return (ends,)
+        met = [(low == knot) | (high == knot) for knot in row.knots(low) if row.row.kinks]
+        return (np.logical_or.reduce([np.zeros(low.shape, dtype=bool), *met]) & (low < high),)
 
-    return np.asarray(neurons.gather(rule, lower, upper)[0] > 0)
+    return neurons.gather(rule, lower, upper)[0]

@@ -61,8 +61,6 @@ def all_slopes(neurons: Neurons) -> tuple[Array, Array]:
 
 def _slope_bounds(row: Activation, low: Array, high: Array) -> tuple[Array, Array]:
     alpha, beta = row.slope_range(low, high)
-    if row.row.loss.slope_terms is None:
-        return alpha, beta  # numbers of the table
     return alpha - _slope_error(row, alpha, low, high), beta + _slope_error(row, beta, low, high)
 
 

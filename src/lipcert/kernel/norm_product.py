@@ -206,13 +206,20 @@ def _matrix(linear: Linear) -> Weight:
 
 
 def _norm(linear: Linear) -> Size:
-    """At least ‖W‖ of the weight as it is stored."""
-    linear = _essential(linear)
+    """At least ‖W‖ of the weight as it is stored.
+
+    A convolution is one matrix at all places, of which so many windows see an entry; if it is one, the norm is that of
+    the matrix, at each place of other entries and outputs.
+    """
+    if isinstance(linear, Convolution) and linear.groups == 1:
+        linear, several = _essential(linear)
+        hard = math.prod((*linear.image, *linear.kernel.shape[:2], linear.outputs)) > _HARD
+        if several == 1 or (hard and (linear.entries > _MOST or min(linear.shape) > _SMALL)):
+            by_windows = _norm(linear.kernel.reshape(linear.outputs, -1)) * Size(np.array(float(several))).root()
+            return by_windows.least(_schur(linear))
     bound = _schur(linear)
     with suppress(ProofFailed):  # from a guess of λmax that was too low
         if isinstance(linear, Convolution) and (linear.entries > _MOST or min(linear.shape) > _SMALL):
-            if linear.groups == 1 and math.prod((*linear.image, *linear.kernel.shape[:2], linear.outputs)) > _HARD:
-                return bound.least(_unfolded(linear))
             found = convolution_norm(linear)
             return bound if found is None else bound.least(Size(np.asarray(found)))
         matrix = _matrix(linear)
@@ -229,28 +236,14 @@ def _norm(linear: Linear) -> Size:
     return bound
 
 
-def _unfolded(linear: Convolution) -> Size:
-    """At least ‖W‖: one matrix maps what each window sees to its outputs, and so many windows see an entry."""
-    most = Size(np.array(float(math.prod(linear.window) * _turns(linear))))
-    return _norm(linear.kernel.reshape(linear.outputs, -1)) * most.root()
-
-
-def _essential(linear: Linear) -> Linear:
-    """W without channels of zeros; one matrix for all places of a convolution whose windows do not overlap.
-
-    Taps of zeros are no part of a window. At each place the matrix maps other entries of the image to other outputs.
-    """
-    if not isinstance(linear, Convolution) or linear.groups > 1:
-        return linear
-    used = linear.kernel != 0.0
-    if not used.any():
-        return np.zeros((1, 1))
-    rows, columns, *taps = (np.unique(places) for places in used.nonzero())
-    kernel = linear.kernel[rows][:, columns]
-    spans = [step * (one[-1] - one[0]) for step, one in zip(linear.dilation, taps, strict=True)]
-    if not linear.circular and all(span < step for span, step in zip(spans, linear.stride, strict=True)):
-        return kernel.reshape(len(kernel), -1)
-    return replace(linear, kernel=kernel)
+def _essential(linear: Convolution) -> tuple[Convolution, int]:
+    """W without channels of zeros, and how many windows see an entry at most; taps of zeros are no part of a window."""
+    rows, columns, *taps = (np.unique(places) for places in (linear.kernel != 0.0).nonzero())
+    spans = [step * int(np.ptp(one)) if one.size else 0 for step, one in zip(linear.dilation, taps, strict=True)]
+    several = math.prod(span // step + 1 for span, step in zip(spans, linear.stride, strict=True))
+    if linear.circular:
+        several = math.prod(linear.window) * _turns(linear)
+    return replace(linear, kernel=linear.kernel[rows][:, columns] if rows.size else linear.kernel[:1, :1]), several
 
 
 def _schur(linear: Linear) -> Size:

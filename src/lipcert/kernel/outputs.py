@@ -27,7 +27,7 @@ from lipcert.kernel.branch_and_bound import (
 )
 from lipcert.kernel.checker import rules_of
 from lipcert.kernel.domain import Domain, check_region, corners, radius_above
-from lipcert.kernel.enclosures import BackSubstitution, held, jacobian, trajectory, values
+from lipcert.kernel.enclosures import BackSubstitution, activated_ends, affine, held, jacobian, trajectory
 from lipcert.kernel.facts import EllipsoidFact, Fact, LipschitzFact, PairsFact, Part, RowsFact, SlopesFact
 from lipcert.kernel.jacobian import entries
 from lipcert.kernel.neuron_bounds import slope_bounds
@@ -147,8 +147,11 @@ class OutputBounds:
         with proving():
             axes = self.lipschitz(np.eye(self.network.outputs))
             near = Near(self.output.value, inflate(radius_above(self.region) * axes + self.output.error, 2))
-            known = [(low[None], high[None]) for low, high in self.intervals]
-            (low,), (high,) = values(self.network, (lower[None], upper[None]), known)[-1]
+            ends = lower[None], upper[None]
+            for layer, (low, high) in zip(self.network.layers, self.intervals, strict=False):
+                within = affine(layer, ends)
+                ends = activated_ends(layer, (np.fmax(within[0], low), np.fmin(within[1], high)))
+            (low,), (high,) = affine(self.network.layers[-1], ends)
             sides = [np.concatenate([high, -low]), np.concatenate([near.above, -near.below]), self.above(both)]
         return self.made(RowsFact, ["back-substitution"], both, np.fmin.reduce(sides)[None])
 

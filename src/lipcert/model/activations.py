@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
-from functools import cache, cached_property, lru_cache
+from functools import cache, cached_property
 from itertools import cycle
 from typing import Any, Final
 
@@ -204,8 +203,8 @@ def _swish(rate: float) -> Row:
         return special.expit(w) * (1.0 + w * special.expit(-w))
 
     def bend(v: Array, side: int) -> Array:
-        gate, w = special.expit(rate * v), np.clip(rate * v, -700.0, 700.0)
-        return rate * _gate_slope(gate) * (2.0 - w * (2.0 * gate - 1.0))
+        w = np.clip(rate * v, -700.0, 700.0)
+        return rate * _bell(w) * (2.0 - w * np.tanh(0.5 * w))
 
     knot, turn = 2.3993572805154677 / rate, 3.435840993535111 / rate
     return Row(lambda v: v * special.expit(rate * v), slope, bend, **_bump((-knot, knot), (-turn, 0.0, turn)))
@@ -222,14 +221,8 @@ def _bell(v: Array) -> Array:
     return np.asarray(e / (rest * rest))
 
 
-def _gate_slope(gate: Array) -> Array:
-    """Slope of the logistic function where it has the value ``gate``."""
-    return gate * (1.0 - gate)
-
-
 def _normal_density(v: Array) -> Array:
-    w = np.clip(v, -50.0, 50.0)  # where the density is zero in floating point
-    return np.exp(-0.5 * w * w) / np.sqrt(2.0 * np.pi)
+    return _gauss(_ROOT_HALF * v) / np.sqrt(2.0 * np.pi)
 
 
 _ROOT_HALF = 0.7071067811865476
@@ -272,7 +265,7 @@ def _mish_slope(v: Array, side: int) -> Array:
 def _mish_bend(v: Array, side: int) -> Array:
     w = np.clip(v, -700.0, 700.0)
     gate, step = np.tanh(_softplus(w)), special.expit(w)
-    return (1.0 - gate) * (1.0 + gate) * (2.0 * step + w * (_gate_slope(step) - 2.0 * gate * step * step))
+    return (1.0 - gate) * (1.0 + gate) * (2.0 * step + w * (_bell(w) - 2.0 * gate * step * step))
 
 
 def _gauss(v: Array, power: int = 0) -> Array:
@@ -375,7 +368,7 @@ TABLE: Final[Mapping[str, Row]] = {
     "softplus": Row(
         value=_softplus,
         slope=lambda v, side, beta: special.expit(beta * v),
-        bend=lambda v, side, beta: beta * _gate_slope(special.expit(beta * v)),
+        bend=lambda v, side, beta: beta * _bell(beta * v),
         pieces=Pieces((), (CONVEX,), (0.0,)),
         loss=Loss(slope_tail=True, value_tail=True),
         **_positive("beta"),
@@ -440,7 +433,7 @@ TABLE: Final[Mapping[str, Row]] = {
     "logsigmoid": Row(
         value=lambda v: -_softplus(-v),
         slope=lambda v, side: special.expit(-v),
-        bend=lambda v, side: -special.expit(v) * special.expit(-v),
+        bend=lambda v, side: -_bell(v),
         pieces=Pieces((), (CONCAVE,), (0.0,)),
     ),
     # φ' = tanh² falls to 0 at 0 and rises.
@@ -492,34 +485,25 @@ def _exp(v: Array) -> Array:
     return np.where(v > _LARGEST, np.inf, np.exp(np.minimum(v, _LARGEST)))
 
 
-def _on_positive(value: Callable[[Array], Array], slope: Callable[[Array], Array], shape: int) -> Row:
-    """A row for v > 0, for which it gets positive numbers only."""
+def _unbounded(value: Callable[[Array], Array], slope: Callable[[Array], Array], shape: int, above: float = 0.0) -> Row:
+    def inside(v: Array) -> Array:
+        return np.where(v > above, v, np.nan)
 
-    def inside(rule: Callable[[Array], Array], v: Array) -> Array:
-        good = v > 0.0
-        return np.where(good, rule(np.where(good, v, 1.0)), np.nan)
-
-    return _unbounded(lambda v: inside(value, v), lambda v: inside(slope, v), shape, 0.0)
-
-
-def _unbounded(value: Callable[[Array], Array], slope: Callable[[Array], Array], shape: int, above: float) -> Row:
-    pieces = Pieces((), (shape,))
-    return Row(
-        value, lambda v, side: slope(v), lambda v, side: np.full_like(v, np.nan), pieces, smooth=False, above=above
-    )
+    rules = lambda v: value(inside(v)), lambda v, side: slope(inside(v)), lambda v, side: np.nan * v
+    return Row(*rules, Pieces((), (shape,)), smooth=False, above=above)
 
 
 POSITIVE: Final[Mapping[str, Row]] = {
     # φ' = exp is increasing.
     "exp": _unbounded(_exp, _exp, CONVEX, -np.inf),
     # φ' = -1/v² is increasing.
-    "reciprocal": _on_positive(lambda v: 1.0 / v, lambda v: -1.0 / v / v, CONVEX),
+    "reciprocal": _unbounded(lambda v: 1.0 / v, lambda v: -1.0 / v / v, CONVEX),
     # φ' = -½ v^(-3/2) is increasing.
-    "rsqrt": _on_positive(lambda v: 1.0 / np.sqrt(v), lambda v: -0.5 / v / np.sqrt(v), CONVEX),
+    "rsqrt": _unbounded(lambda v: 1.0 / np.sqrt(v), lambda v: -0.5 / v / np.sqrt(v), CONVEX),
     # φ' = ½ v^(-½) is decreasing.
-    "sqrt": _on_positive(np.sqrt, lambda v: 0.5 / np.sqrt(v), CONCAVE),
+    "sqrt": _unbounded(np.sqrt, lambda v: 0.5 / np.sqrt(v), CONCAVE),
     # φ' = 1/v is decreasing.
-    "log": _on_positive(np.log, lambda v: 1.0 / v, CONCAVE),
+    "log": _unbounded(np.log, lambda v: 1.0 / v, CONCAVE),
 }
 
 
@@ -529,15 +513,10 @@ MOST_KINKS: Final = 64
 """Kinks of a piecewise linear row at most: each is looked at for every neuron."""
 
 
-@lru_cache(maxsize=4096)
-def _heights(count: int, *parameters: float) -> Array:
-    """Values at the knots, each rounded once; infinite beyond 2¹⁰⁰⁰."""
-    knots, slopes = parameters[:count], parameters[count:-1]
-    height, heights = Fraction(parameters[-1]), [parameters[-1]]
-    for left, right, slope in zip(knots[:-1], knots[1:], slopes[1:-1], strict=True):
-        height += Fraction(slope) * (Fraction(right) - Fraction(left))
-        heights.append(float(height) if abs(height) < 2**1000 else np.inf)
-    return np.array(heights)
+def _heights(count: int, *parameters: float) -> tuple[Array, float]:
+    """Values at the knots, as computed, and four times the size of what is added up."""
+    steps = np.array([parameters[-1], *(np.diff(parameters[:count]) * parameters[count + 1 : -2])])
+    return steps.cumsum(), 4.0 * float(np.abs(steps).sum())
 
 
 @cache
@@ -553,20 +532,20 @@ def piecewise_linear(name: str) -> Row | None:
             return False
         knots = np.array(parameters[:count])
         ascend = bool((knots[1:] > knots[:-1]).all())
-        return ascend and bool(np.isfinite(_heights(count, *map(float, parameters))).all())
+        return ascend and bool(np.isfinite(_heights(count, *map(float, parameters))[1]))
 
     def value(v: Array, *parameters: Parameter) -> Array:
         knots, slopes = np.array(parameters[:count]), np.array(parameters[count:-1])
         piece = np.searchsorted(knots, v, side="right")
         left = np.maximum(piece - 1, 0)
-        return _heights(count, *map(float, parameters))[left] + slopes[piece] * (v - knots[left])
+        return _heights(count, *map(float, parameters))[0][left] + slopes[piece] * (v - knots[left])
 
     names = [*(f"knot{k}" for k in range(1, count + 1)), *(f"slope{k}" for k in range(count + 1)), "value"]
     return _straight(
         value,
         knots=lambda *parameters: parameters[:count],
         slopes=lambda *parameters: parameters[count:-1],
-        loss=Loss(None, value_terms=lambda *p: 2.0 * float(np.abs(_heights(count, *map(float, p))).max())),
+        loss=Loss(None, value_terms=lambda *p: _heights(count, *map(float, p))[1]),
         parameters=dict(zip(names, [*range(count), *([0.0] * count), 1.0, 0.0], strict=True)),
         legal=(legal, "ascending knots and finite values at them, each a single number"),
     )

@@ -253,15 +253,9 @@ def _identity(linear: Weight | Convolution) -> Iterator[bytes]:
         yield (np.asarray(linear.kernel, dtype="<f8") + 0.0).tobytes()
         return
     yield repr(linear.shape).encode()
-    if isinstance(linear, np.ndarray):
-        rows, columns = np.nonzero(linear)
-        starts = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=len(linear)))])
-        parts = starts, columns, linear[rows, columns]
-    else:
-        stored = linear.sparse() if isinstance(linear, Convolution) else linear
-        matrix = sparse.csr_array(stored, copy=True)  # the stored arrays are read-only
-        matrix.sum_duplicates()
-        matrix.eliminate_zeros()
-        parts = matrix.indptr, matrix.indices, matrix.data
-    for part, kind in zip(parts, ("<i8", "<i8", "<f8"), strict=True):
+    stored = linear.sparse() if isinstance(linear, Convolution) else linear
+    matrix = sparse.csr_array(stored, copy=True)  # the stored arrays are read-only
+    matrix.sum_duplicates()
+    matrix.eliminate_zeros()
+    for part, kind in zip((matrix.indptr, matrix.indices, matrix.data), ("<i8", "<i8", "<f8"), strict=True):
         yield np.asarray(part, dtype=kind).tobytes()

@@ -155,16 +155,13 @@ class Region(RegionPoints, ABC):
     """Whether a centre and a radius exist."""
 
 
-@dataclass(frozen=True, eq=False, init=False, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Everywhere(EverywherePoints, Region):
     """All inputs: the bound is then the global Lipschitz constant."""
 
-    center: Array
-    radius: Array
+    center = frozen(np.zeros(0))
+    radius = frozen(np.asarray(np.inf))
     bounded: ClassVar[bool] = False
-
-    def __init__(self) -> None:
-        _freeze(self, center=np.zeros(0), radius=np.asarray(np.inf))
 
 
 @dataclass(frozen=True, eq=False, init=False, repr=False)
@@ -196,14 +193,13 @@ class Box(BoxPoints, Region):
         return found
 
     def _between(self, low: Array, high: Array) -> None:
-        object.__setattr__(self, "uniform", low.ndim == 0)
-        low, high = np.atleast_1d(low), np.atleast_1d(high)
+        uniform, low, high = low.ndim == 0, np.atleast_1d(low), np.atleast_1d(high)
         center = np.clip(0.5 * low + 0.5 * high, low, high)
         reach = np.maximum(high - center, center - low)
         size = max(1.0, float(reach.max(initial=0.0)) * 2.0**-500)  # squares of larger numbers would overflow
         with np.errstate(over="ignore"):
             radius = size * np.linalg.norm(reach / size, axis=-1)
-        _freeze(self, lower=np.array(low), upper=np.array(high), center=center, radius=radius)
+        _set(self, lower=np.array(low), upper=np.array(high), center=center, radius=np.asarray(radius), uniform=uniform)
 
 
 @dataclass(frozen=True, eq=False, init=False, repr=False)
@@ -253,9 +249,7 @@ class Ball(BallPoints, Region):
         return found
 
     def _around(self, center: Array, radius: Array, clip: Box | None, norm: Norm, uniform: bool) -> None:
-        _freeze(self, center=center, radius=radius)
-        for name, value in (("clip", clip), ("norm", norm), ("uniform", uniform)):
-            object.__setattr__(self, name, value)
+        _set(self, center=center, radius=np.asarray(radius), clip=clip, norm=norm, uniform=uniform)
 
     @property
     def plain(self) -> bool:
@@ -270,6 +264,6 @@ class Ball(BallPoints, Region):
         return np.ones(size) if units is None else units
 
 
-def _freeze(region: Region, **arrays: Array) -> None:
-    for name, array in arrays.items():
-        object.__setattr__(region, name, frozen(np.asarray(array)))
+def _set(region: Region, **parts: Any) -> None:
+    for name, part in parts.items():
+        object.__setattr__(region, name, frozen(part) if isinstance(part, np.ndarray) else part)
