@@ -432,7 +432,7 @@ def test_a_shape_of_a_loop_that_makes_weights_vanish_is_refused() -> None:
     for M in (1e-100, 1e-95):
         with pytest.raises(InvalidInput, match="out of the range of floats"):
             lc.contraction(step, region, lc.ClosedForm(), shape=[[M]])
-        with pytest.raises(InvalidInput, match="out of the range of floats"):
+        with pytest.raises(ProofFailed, match="about the whole loop"):
             lc.verify(step, replace(usual, network=step.digest, shape=np.array([[M]])))
 
 

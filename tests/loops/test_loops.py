@@ -142,6 +142,15 @@ def test_rates_are_above_what_is_met(name: str) -> None:
         lc.verify(step, replace(found, shape=found.shape * [[1.0, 1.0], [1.0, 1.01]]))
 
 
+def test_a_rate_is_about_every_step_within_the_weight_tolerance() -> None:
+    """A weight that is 2⁻⁵⁰ larger: M⁻¹ diag(1 + 2⁻⁵⁰, 1) M = I + 2⁻³² [[1 + ε, 1 + ε], [-1, -1]]."""
+    tiny = 2.0**-18
+    step, shape = lc.Network.from_weights([0.5 * np.eye(2)]), [[1.0, 1.0], [1.0, 1.0 + tiny]]
+    found = lc.contraction(step, lc.Ball([0.0, 0.0], 1.0), lc.ClosedForm(), shape=shape)
+    changed = 0.5 * np.eye(2) + 2.0**-33 * np.array([[1.0 + tiny, 1.0 + tiny], [-1.0, -1.0]])
+    assert 0.5 < np.linalg.norm(changed, 2) <= found.rate < 0.51
+
+
 @pytest.mark.parametrize("name", ["linear", "saturated", "turning"])
 def test_nothing_leaves_an_invariant_ellipsoid(name: str) -> None:
     step = loop(name)

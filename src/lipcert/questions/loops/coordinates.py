@@ -1,4 +1,4 @@
-"""A loop in other coordinates, y = M⁻¹x, computed in exact fractions."""
+"""A loop in other coordinates, y = M⁻¹x; M⁻¹ is computed in exact fractions."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import numpy as np
 
 from lipcert.errors import InvalidInput
 from lipcert.kernel.arithmetic import down, up
-from lipcert.model.arrays import Array, dense
-from lipcert.model.network import Network
+from lipcert.model.activations import Activation
+from lipcert.model.arrays import Array
+from lipcert.model.network import Layer, Network, Neurons
 
 Exact: TypeAlias = list[list[Fraction]]
 _LARGEST = 10**100
@@ -44,12 +45,6 @@ def inverse(matrix: Array) -> Exact:
     return found
 
 
-def times(left: Exact, right: Exact) -> Exact:
-    """The product."""
-    columns = list(zip(*right, strict=True))
-    return [[sum((a * b for a, b in zip(row, column, strict=True)), Fraction()) for column in columns] for row in left]
-
-
 def nearest(matrix: Exact, least: Fraction = 1 / _LIMIT) -> Array:
     """The floats nearest to fractions, within a rounding of each from the ``least`` on; an error where floats end."""
     if any(entry and not least <= abs(entry) <= _LIMIT for row in matrix for entry in row):
@@ -58,15 +53,16 @@ def nearest(matrix: Exact, least: Fraction = 1 / _LIMIT) -> Array:
 
 
 def in_coordinates(step: Network, shape: Array) -> Network:
-    """M⁻¹ step(M y, w): its weights are the floats nearest to the exact ones."""
-    back, into = inverse(shape), np.eye(step.inputs)
+    """M⁻¹ step(M y, w), with layers of their own for M and M⁻¹, so that the step's weights keep their tolerance."""
+    into, *hidden, last = np.eye(step.inputs), *step.layers
     into[: len(shape), : len(shape)] = shape
-    first, *_ = step.layers
-    layers = [replace(first, linear=nearest(times(exact(dense(first.weight)), exact(into)))), *step.layers[1:]]
-    last = layers[-1]
-    weight, bias = times(back, exact(dense(last.weight))), times(back, exact(last.bias[:, None]))
-    layers[-1] = replace(last, linear=nearest(weight), bias=nearest(bias)[:, 0])
-    return Network(tuple(layers))
+    first = Layer(into, np.zeros(step.inputs), _identity(step.inputs))
+    last = replace(last, plain=_identity(step.outputs))
+    return Network((first, *hidden, last, Layer(nearest(inverse(shape)), np.zeros(step.outputs), None)))
+
+
+def _identity(size: int) -> Neurons:
+    return Neurons(size, ((Activation("identity"), np.arange(size)),))
 
 
 def moved(shape: Array, lower: Array, upper: Array) -> tuple[Array, Array]:
