@@ -11,7 +11,6 @@ import pytest
 
 import lipcert as lc
 from exact import matrix, positive_semidefinite
-from lipcert.kernel.outputs import margins_of
 from lipcert.model.arrays import Array
 from lipcert.questions.prove_outputs import prove_outputs
 from networks import random_network, spread
@@ -97,8 +96,9 @@ def test_margins_and_radii_of_a_linear_network(seed: int) -> None:
     x = np.random.default_rng(seed).standard_normal(4)
     values = product.dot(exact(x)) + offset
     found = lc.certified_radius(network, x)
-    rivals, margins = margins_of(prove_outputs(network, lc.Ball(x, 0.1), lc.ClosedForm()).output, found.label)
-    for rival, margin in zip(rivals, margins, strict=True):
+    fact = prove_outputs(network, lc.Ball(x, 0.1), lc.ClosedForm()).leads(found.label)
+    rivals = np.delete(np.arange(network.outputs), found.label)
+    for rival, margin in zip(rivals, -fact.limits[0], strict=True):
         gap, row = values[found.label] - values[rival], product[found.label] - product[rival]
         assert Fraction(float(margin)) <= gap
         assert Fraction(found.radius) ** 2 * sum(row**2) <= gap**2  # the plane is at least that far away

@@ -26,7 +26,6 @@ SUGGESTIONS = {
     "fourier._step": "the square of a number of neurons",
     "jacobian.columns": "how many columns go together",
     "jacobian.norm_bounds": "how much work there is",
-    "sweep.stacked": "how many regions go together",
 }
 """Functions in which squares are no part of a proof, and what they are."""
 NORMS = {"norm", "square", "hypot", "vdot"}

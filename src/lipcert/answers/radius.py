@@ -5,6 +5,7 @@ All of it follows from facts about the outputs over a ball around the point.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,7 +17,8 @@ from lipcert.answers.saved import ROOM, Saved
 from lipcert.errors import ProofFailed
 from lipcert.kernel.arithmetic import down, inflate, up
 from lipcert.kernel.facts import Fact, RowsFact, SlopesFact
-from lipcert.kernel.outputs import Counterexample, OutputBounds, outputs_hinted, pairs, subject_of
+from lipcert.kernel.norms import length_above
+from lipcert.kernel.outputs import OutputBounds, at_points, outputs_hinted, pairs
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 from lipcert.model.regions import Ball
@@ -26,6 +28,54 @@ Basis: TypeAlias = Literal["", "lipschitz", "relaxation", "second order", "value
 _BASES: Final[tuple[Basis, ...]] = ("lipschitz", "relaxation", "second order", "value functions", "parabolas")
 Suggest: TypeAlias = Callable[[OutputBounds, Array], RowHints | None]
 """Hints that show a row of the outputs to be negative; none where there is no hope."""
+
+
+@dataclass(frozen=True, eq=False)
+class Counterexample:
+    """An input that is not of the class that it should be of: f_rival > f_label there, in real arithmetic.
+
+    Attributes
+    ----------
+    point : the input, (inputs,).
+    distance : at least how far it is from the centre of the ball, in the norm of the ball.
+    label, rival : the class that it should be of, and one whose output is larger.
+    subject : digest of the network, the centre, the clip and the norm that it is about.
+    fact : how large f_label - f_j is at most there, for the other classes j.
+    """
+
+    point: Array
+    distance: float
+    label: int
+    rival: int
+    subject: str = field(repr=False)
+    fact: RowsFact = field(repr=False)
+
+
+def subject_of(network: Network, ball: Ball) -> str:
+    """SHA-256 of what a certified radius is about: network, point, the box that inputs are clipped to, and the norm."""
+    box = [] if ball.clip is None else [ball.clip.lower, ball.clip.upper]
+    if not ball.plain:
+        box += [np.frombuffer(ball.norm.name.encode(), dtype=np.uint8), ball.units]
+    parts = (np.ascontiguousarray(part).tobytes() for part in (ball.center, *box))
+    found = hashlib.sha256(b"|".join([network.digest.encode(), *parts])).hexdigest()
+    return f"declared:{found}" if network.declared else found
+
+
+def nearest_counterexample(network: Network, ball: Ball, label: int, points: Array) -> Counterexample | None:
+    """The nearest of some inputs (k, inputs) that are in the ball and proved not to be of a class; None if none is."""
+    with np.errstate(all="ignore"):
+        away = length_above(up(np.abs(points - ball.center)), ball.norm)
+        away = np.where((points == ball.center).all(axis=-1), 0.0, away)
+        inside = away <= float(ball.radius)
+        if ball.clip is not None:
+            inside &= ((ball.clip.lower <= points) & (points <= ball.clip.upper)).all(axis=-1)
+    order = np.flatnonzero(inside)[np.argsort(away[inside], kind="stable")]
+    for k, fact in zip(order, at_points(network, points[order], pairs(network.outputs, label)), strict=True):
+        place = int(np.argmin(fact.limits[0]))
+        if fact.limits[0, place] < 0.0:
+            rival, subject = place + (place >= label), subject_of(network, ball)
+            return Counterexample(points[k].copy(), float(away[k]), int(label), rival, subject, fact)
+    return None
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,25 +8,21 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lipcert.errors import InvalidInput, ProofFailed
-from lipcert.kernel.arithmetic import inflate, matvec, norm_above
+from lipcert.kernel.arithmetic import inflate, norm_above
 from lipcert.kernel.branch_and_bound import Cover, PieceBounds, has_taylor, prove_tree
-from lipcert.kernel.domain import Domain, check_region
+from lipcert.kernel.domain import check_region
 from lipcert.kernel.facts import LipschitzFact, Part
 from lipcert.kernel.fourier import by_channel, prove_symbols
 from lipcert.kernel.jacobian import norm_bounds
 from lipcert.kernel.norm_product import norm_product
 from lipcert.kernel.norms import start_gain
 from lipcert.kernel.second_order_jacobian import prove_second_order_jacobian
-from lipcert.kernel.sweep import Sweep, ask, passed, proving, stacked
-from lipcert.model.arrays import Array, Interval
+from lipcert.kernel.sweep import Sweep, ask, passed, proving, stack_of
+from lipcert.model.arrays import Interval
 from lipcert.model.convolution import Convolution
 from lipcert.model.network import Network
 from lipcert.model.regions import Region
 from lipcert.suggest.hints import Curved, Guide, Hints, LayerReport, Linear, StoredGuide, Tree, layer_reports
-
-_FAR, _FLAT = 1000.0, 1e-2
-"""Sizes of sums, and slopes of a layer, beyond which a batched and a single pass may differ in digits that verify would
-notice; such regions run alone."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,22 +128,14 @@ def _by_sweeps(
     return float(np.min(bounds))
 
 
-def lipschitz_facts(
-    network: Network, regions: Sequence[Region], part: Part, guide: Guide
-) -> list[Proved | ProofFailed]:
-    """Facts for many regions, with a guide that is asked for multipliers; or why there is none."""
-    for region in regions:
-        check_region(region, network.inputs)
+def lipschitz_facts(network: Network, regions: Sequence[Region], part: Part, guide: Guide) -> list[Proved]:
+    """Facts for regions of one kind, with a guide that is asked for multipliers."""
     target, inner = part.reduced(network)
-    places = [part.place(region) for region in regions]
-    origin = {id(place): region for region, place in zip(regions, places, strict=True)}
-    norms = inner.norms.bare
+    domain, norms = stack_of([part.place(region) for region in regions], target.inputs), inner.norms.bare
     piece = None if inner.is_whole(target) else _piece(target, inner, True)
     covers = piece is not None and inner.layers == (0, target.depth) and inner.norms.plain  # of some inputs
-
-    def sweep(domain: Domain | None, some: Sequence[Region]) -> list[Proved]:
-        known: Sequence[Interval] = ()
-        sweeps: list[Sweep] = []
+    sweeps, known = list[Sweep](), list[Interval]()
+    with proving():
         # intervals first; a start for cubes is of little use to other regions
         if piece is not None or (domain is not None and norms.input.name == "linf" and domain.radius is not None):
             sweeps = [Sweep(target, domain, guide).run()]
@@ -156,35 +144,15 @@ def lipschitz_facts(
             last = Sweep(piece, domain, guide, inner.known(known), enclose=False, norms=norms).run()
         else:
             last = Sweep(target, domain, guide, known, norms=norms, enclose=not sweeps).run()
-        alone = _delicate(sweeps[0] if sweeps else last)
         found, bounds = [], norm_bounds(last)
-        for which, (place, bound) in enumerate(zip(some, bounds.tolist(), strict=True)):
-            if domain is not None and alone[which]:
-                found += sweep(domain.take(np.array([which])), [place])
-                continue
-            hints = tuple(one.hints(which) for one in (*sweeps, last))
-            ends = (hints, ()) if piece is None else (hints[:-1], hints[-1:])
-            if covers and sweeps[0].bounds[which] < bound:
-                bound, ends = float(sweeps[0].bounds[which]), (hints[:-1], ())
-            rules = rules_of(target, place, hints, False) | ({"norms"} if not part.norms.plain else set())
-            fact = _fact(network, origin[id(place)], part, bound, rules)
-            found.append(Proved(fact, *ends, layer_reports(last, which)))
-        return found
-
-    return stacked(target, places, sweep)
-
-
-def _delicate(sweep: Sweep) -> Array:
-    """Regions of a stack, (count,), whose bound might show that products and functions round differently in a stack.
-
-    They are far from the origin, or a layer of theirs is so flat that its slopes are mostly rounding.
-    """
-    if sweep.count == 1 or sweep.domain is None:
-        return np.zeros(sweep.count, dtype=bool)
-    sizes = matvec(abs(sweep.network.layers[0].weight), sweep.domain.sizes()).max(axis=-1)
-    steepest = [np.maximum(np.abs(alpha), np.abs(beta)).max(axis=-1) for alpha, beta in sweep.slopes]
-    flat = [(most > 0.0) & (most < _FLAT) for most in steepest]
-    return np.logical_or.reduce([~(sizes < _FAR), *flat])
+    for which, (region, bound) in enumerate(zip(regions, bounds.tolist(), strict=True)):
+        hints = tuple(one.hints(which) for one in (*sweeps, last))
+        ends = (hints, ()) if piece is None else (hints[:-1], hints[-1:])
+        if covers and sweeps[0].bounds[which] < bound:
+            bound, ends = float(sweeps[0].bounds[which]), (hints[:-1], ())
+        rules = rules_of(target, region, hints, False) | ({"norms"} if not part.norms.plain else set())
+        found.append(Proved(_fact(network, region, part, bound, rules), *ends, layer_reports(last, which)))
+    return found
 
 
 def _piece(network: Network, part: Part, has_hints: bool) -> Network:

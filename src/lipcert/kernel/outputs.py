@@ -6,7 +6,6 @@ whatever they say, the facts hold.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -26,15 +25,14 @@ from lipcert.kernel.branch_and_bound import (
     prove_tree,
 )
 from lipcert.kernel.checker import rules_of
-from lipcert.kernel.domain import Domain, check_region, corners, radius_above
+from lipcert.kernel.domain import check_region, corners, radius_above
 from lipcert.kernel.enclosures import BackSubstitution, activated_ends, affine, held, jacobian, trajectory
 from lipcert.kernel.facts import EllipsoidFact, Fact, LipschitzFact, PairsFact, Part, RowsFact, SlopesFact
 from lipcert.kernel.jacobian import entries
 from lipcert.kernel.neuron_bounds import slope_bounds
 from lipcert.kernel.norm_product import norm_product
-from lipcert.kernel.norms import length_above
 from lipcert.kernel.quadratic_form import DualBound, QuadraticRelaxation, plain_ball
-from lipcert.kernel.sweep import Sweep, proving, stacked
+from lipcert.kernel.sweep import Sweep, chain, proving, stack_of
 from lipcert.model.arrays import Array, Interval
 from lipcert.model.network import Network
 from lipcert.model.regions import PLAIN, Ball, LInf, Region
@@ -133,9 +131,8 @@ class OutputBounds:
 
     def leads(self, label: int) -> RowsFact:
         """At most f_j - f_label at the centre, for the other classes j."""
-        point = Ball.of(self.region.center, np.zeros(()), None, PLAIN.input)
-        rows, limits = -pairs(self.network.outputs, label), -margins_of(self.output, label)[1]
-        return RowsFact(self.network.digest, point, frozenset(), rows, limits[None])
+        center, rows = self.region.center[None], -pairs(self.network.outputs, label)
+        return at_points(self.network, center, rows, self.output[None])[0]
 
     def rows(self, rows: Array) -> RowsFact:
         """How large combinations of the outputs get, by linear relaxation."""
@@ -207,12 +204,6 @@ def pairs(outputs: int, label: int) -> Array:
     return np.delete(eye[label] - eye, label, axis=0)
 
 
-def margins_of(output: Near, label: int) -> tuple[Array, Array]:
-    """The other classes j, and at most f_label - f_j."""
-    rivals = np.flatnonzero(np.arange(len(output.value)) != label)
-    return rivals, np.fmax((output[label] - output[rivals]).below, -np.inf)  # an overflow gives NaN, which says nothing
-
-
 def over_pieces(base: OutputBounds, pieces: Cover | Tree) -> RowsFact:
     """How large outputs and their negatives get over pieces of the region."""
     leaves = _leaves(OutputRows, base, pieces)
@@ -275,48 +266,46 @@ def output_at(network: Network, points: Array) -> Near:
         return Near(*trajectory(held(network), points)[-1])
 
 
-def outputs_asked(network: Network, regions: Sequence[Region], guide: Guide) -> list[OutputBounds | ProofFailed]:
-    """What a guide that is asked for multipliers leads to over each region, or why nothing is proved."""
-    for region in regions:
-        check_region(region, network.inputs)
-    outputs = _values(network, regions)
-    numbers = {id(region): number for number, region in enumerate(regions)}
+def at_points(network: Network, points: Array, rows: Array, output: Near | None = None) -> list[RowsFact]:
+    """How large combinations of the outputs are at each of some points (count, inputs)."""
+    output = output_at(network, points) if output is None else output
+    limits = np.fmin((output @ rows.T).above, np.inf)  # an overflow gives NaN, which says nothing
+    return [
+        RowsFact(network.digest, Ball.of(point, np.zeros(()), None, PLAIN.input), frozenset(), rows, some[None])
+        for point, some in zip(points, limits, strict=True)
+    ]
 
-    def ask(domain: Domain | None, some: Sequence[Region]) -> list[OutputBounds]:
-        run, known = Sweep(network, domain, guide).run(), [outputs[numbers[id(region)]] for region in some]
-        return [_swept(network, region, known[n], run, n) for n, region in enumerate(some)]
 
-    return stacked(network, regions, ask)
+def outputs_asked(network: Network, regions: Sequence[Region], guide: Guide) -> list[OutputBounds]:
+    """What a guide that is asked for multipliers leads to over regions of one kind."""
+    domain = stack_of(regions, network.inputs)
+    with proving():
+        run, values = Sweep(network, domain, guide).run(), _values(network, regions)
+        known = zip(regions, values, strict=True)
+        return [_swept(network, region, value, run, n) for n, (region, value) in enumerate(known)]
 
 
 def outputs_hinted(
     network: Network, region: Region, sweeps: Sequence[Hints], pieces: Cover | Tree | None = None
 ) -> OutputBounds:
     """What hints prove, and a cover, or a tree of pieces that is proved again. Without hints, the product of norms."""
-    check_region(region, network.inputs)
-    known: Sequence[Interval] = ()
-    traces: list[BackSubstitution] = []
     if not sweeps:
         if pieces is not None:
             raise ProofFailed("there are no multipliers to prove a bound from")
+        check_region(region, network.inputs)
         bound = norm_product(network)
         sphere = np.eye(network.outputs), int(np.frexp(bound)[1])  # bound² ≤ 4**exponent
         return OutputBounds(network, region, bound, _values(network, [region])[0], sphere)
+    told, ceiling = tuple(one.bare for one in sweeps), np.inf
+    tree = pieces.tree() if isinstance(pieces, Cover) else pieces
     with proving():
-        domain = Domain.of([region]) if region.bounded else None
-        for position, hints in enumerate(sweeps, 1):
-            last = position == len(sweeps)
-            sweep = Sweep(network, domain, StoredGuide(hints, network, region.bounded), known).run(needs_bound=last)
-            known = sweep.intervals
-            traces += [] if last else sweep.traces
-        ceiling, tree = np.inf, pieces.tree() if isinstance(pieces, Cover) else pieces
+        *before, last = (one for one in chain(network, region, told) if isinstance(one, Sweep))
         if isinstance(pieces, Cover):
             ceiling = pieces.check(network, region, PieceBounds).bound
         elif tree is not None:
             ceiling = prove_tree(network, region, tree, sweeps)
-        (value,) = _values(network, [region])
-        found = _swept(network, region, value, sweep, ceiling=ceiling)
-        return replace(found, _earlier=tuple(traces), _told=tuple(one.bare for one in sweeps), tree=tree)
+        found = _swept(network, region, _values(network, [region])[0], last, ceiling=ceiling)
+    return replace(found, _earlier=tuple(trace for one in before for trace in one.traces), _told=told, tree=tree)
 
 
 def _swept(
@@ -335,54 +324,3 @@ def _values(network: Network, regions: Sequence[Region]) -> list[Near]:
     centers = {region.center.tobytes(): region.center for region in regions if region.bounded}
     found = {name: output_at(network, center[None])[0] for name, center in centers.items()}
     return [found[region.center.tobytes()] if region.bounded else Near.of(np.zeros(0)) for region in regions]
-
-
-@dataclass(frozen=True, eq=False)
-class Counterexample:
-    """An input that is not of the class that it should be of: f_rival > f_label there, in real arithmetic.
-
-    Attributes
-    ----------
-    point : the input, (inputs,).
-    distance : at least how far it is from the centre of the ball, in the norm of the ball.
-    label, rival : the class that it should be of, and one whose output is larger.
-    subject : digest of the network, the centre, the clip and the norm that it is about.
-    """
-
-    point: Array
-    distance: float
-    label: int
-    rival: int
-    subject: str = field(repr=False)
-
-
-def subject_of(network: Network, ball: Ball) -> str:
-    """SHA-256 of what a certified radius is about: network, point, the box that inputs are clipped to, and the norm."""
-    box = [] if ball.clip is None else [ball.clip.lower, ball.clip.upper]
-    if not ball.plain:
-        box += [np.frombuffer(ball.norm.name.encode(), dtype=np.uint8), ball.units]
-    parts = (np.ascontiguousarray(part).tobytes() for part in (ball.center, *box))
-    found = hashlib.sha256(b"|".join([network.digest.encode(), *parts])).hexdigest()
-    return f"declared:{found}" if network.declared else found
-
-
-def nearest_counterexample(network: Network, ball: Ball, label: int, points: Array) -> Counterexample | None:
-    """The nearest of some inputs (k, inputs) that are in the ball and proved not to be of a class; None if none is."""
-    with np.errstate(all="ignore"):
-        away = length_above(up(np.abs(points - ball.center)), ball.norm)
-        away = np.where((points == ball.center).all(axis=-1), 0.0, away)
-        inside = away <= float(ball.radius)
-        if ball.clip is not None:
-            inside &= ((ball.clip.lower <= points) & (points <= ball.clip.upper)).all(axis=-1)
-        if not inside.any():
-            return None
-        points, away = points[inside], away[inside]
-        output = output_at(network, points)
-        larger = (output - output[:, [label]]).below  # f_j - f_label; an overflow gives NaN, which says nothing
-        larger[:, label] = np.nan
-        proved = np.flatnonzero((larger > 0.0).any(axis=-1))
-        if not proved.size:
-            return None
-    first = proved[np.argmin(away[proved])]
-    rival = int(np.nanargmax(larger[first]))
-    return Counterexample(points[first].copy(), float(away[first]), int(label), rival, subject_of(network, ball))

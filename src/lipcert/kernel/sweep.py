@@ -20,11 +20,11 @@ intervals. Passes over another region, or in another order, are hints like any o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -44,10 +44,6 @@ from lipcert.model.network import Network, Neurons
 from lipcert.model.regions import PLAIN, Norms, Region
 from lipcert.suggest.hints import Guide, Hints, Linear, Lipschitz, StoredGuide, View
 
-_ENTRIES = 270_000
-"""Numbers in a stack of matrices; more would leave the processor's caches."""
-_MOST = 110
-"""Regions in a stack, however narrow the network is."""
 _LARGEST = 1024
 """Neurons up to which the matrices of a layer are kept after its step."""
 _MANY = 4096
@@ -68,39 +64,13 @@ def proving() -> Iterator[None]:
             raise ProofFailed(f"a matrix of the proof could not be factored: {error}") from error
 
 
-Answer = TypeVar("Answer")
-
-
-def stacked(
-    network: Network, regions: Sequence[Region], ask: Callable[[Domain | None, Sequence[Region]], list[Answer]]
-) -> list[Answer | ProofFailed]:
-    """An answer for each region, or why there is none; regions of one kind are asked about together.
-
-    Where the proof of a stack fails, each of its regions is asked about by itself.
-    """
-    kinds: dict[object, list[int]] = {}
-    for number, region in enumerate(regions):
-        kinds.setdefault(kind_of(region) if region.bounded else number, []).append(number)
-    for members in kinds.values():  # of similar size, as many neurons are open
-        members.sort(key=lambda number: float(regions[number].extent))
-    most = 1 if network.coupled else int(np.clip(_ENTRIES // max(network.sizes[1:]) ** 2, 1, _MOST))
-    found: list[Answer | ProofFailed] = [ProofFailed("")] * len(regions)
-    todo = [members[k : k + most] for members in kinds.values() for k in range(0, len(members), most)]
-    while todo:
-        members = todo.pop()
-        some = [regions[number] for number in members]
-        try:
-            with proving():
-                answers = ask(Domain.of(some) if some[0].bounded else None, some)
-        except ProofFailed as error:
-            if len(members) > 1:
-                todo += [[number] for number in members]
-            else:
-                found[members[0]] = error
-            continue
-        for number, answer in zip(members, answers, strict=True):
-            found[number] = answer
-    return found
+def stack_of(regions: Sequence[Region], inputs: int) -> Domain | None:
+    """Regions of one kind as one domain; no domain is all of space, a region that goes alone."""
+    for region in regions:
+        check_region(region, inputs)
+    if len({kind_of(region) for region in regions}) != 1 or not (regions[0].bounded or len(regions) == 1):
+        raise ProofFailed("only regions of one kind go through a network together, and all of space by itself")
+    return Domain.of(regions) if regions[0].bounded else None
 
 
 @dataclass(eq=False)
@@ -416,9 +386,8 @@ def ask(
 
     A part gets its intervals from the passes before, which are about the whole network, and has norms of its own.
     """
-    check_region(region, network.inputs)
-    domain = Domain.of([region]) if region.bounded else None
-    known, target = intervals(network, region, before), network
+    domain, target = stack_of([region], network.inputs), network
+    known = intervals(network, region, before)
     if part is not None:
         known, target, norms = part.known(known), part.of(network), part.norms.bare
     with proving():
@@ -443,12 +412,17 @@ def passed(
 
 def intervals(network: Network, region: Region, sweeps: Sequence[Hints]) -> Sequence[Interval]:
     """What passes prove, one after the other, of the pre-activations of every hidden layer, (1, neurons) each."""
-    domain = Domain.of([region]) if region.bounded else None
-    known: Sequence[Interval] = ()
+    found = chain(network, region, sweeps, False)
+    return found[-1].intervals if found else ()
+
+
+def chain(network: Network, region: Region, sweeps: Sequence[Hints], needs_bound: bool = True) -> list[Sweep | Pass]:
+    """Passes one after the other, each with the intervals of the one before; the last may be needed for its bound."""
+    domain, found = stack_of([region], network.inputs), list[Sweep | Pass]()
     with proving():
-        for position, hints in enumerate(sweeps):
-            done = passed(network, region, hints, sweeps[:position])
-            guide = StoredGuide(hints, network, region.bounded)
-            sweep = done or Sweep(network, domain, guide, known).run(needs_bound=False)
-            known = sweep.intervals
-    return known
+        for number, hints in enumerate(sweeps, 1):
+            done = passed(network, region, hints, sweeps[: number - 1])
+            guide, known = StoredGuide(hints, network, region.bounded), found[-1].intervals if found else ()
+            last = needs_bound and number == len(sweeps)
+            found.append(done or Sweep(network, domain, guide, known).run(last))
+    return found

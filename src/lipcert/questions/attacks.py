@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from lipcert.answers.radius import nearest_counterexample
 from lipcert.arguments.numbers import numbers, scaled
 from lipcert.arguments.words import upward
 from lipcert.errors import InvalidInput
-from lipcert.kernel.outputs import nearest_counterexample
 from lipcert.methods.counterexample import bisected
 from lipcert.model.arrays import Array, times
 from lipcert.model.network import Network

@@ -31,6 +31,7 @@ from lipcert.model.network import Network
 from lipcert.model.regions import Ball, Everywhere, Norm, Norms, Region, norm_in
 from lipcert.published.base import Published
 from lipcert.published.norms import Trivial
+from lipcert.questions.stacks import delicate, stacked
 from lipcert.runtime.clock import OutOfTime, Progress, checked_seconds, clock, timed
 from lipcert.runtime.machine import NoRoom, require_memory, suited_to
 from lipcert.suggest.hints import BOTH, Enclosure, Linear
@@ -224,15 +225,17 @@ def _answers(
     bounded = all(region.bounded for region in regions)
     global_ = inner == Part((0, target.depth)) and not any(region.bounded for region in regions)  # in plain norms
     spectral = FourierSearch.of(target, method) if global_ else None
-    stacked = len(regions) > 1 or isinstance(method, ClosedForm)  # alone, other methods say what was repaired
+    together = len(regions) > 1 or isinstance(method, ClosedForm)  # alone, other methods say what was repaired
     found: list[Certificate | ProofFailed] = []
     try:
         with suited_to(max(network.sizes) if spectral is None else spectral.widest), np.errstate(all="ignore"):
             if spectral is None and not bounded:  # slopes will be open; else that is known layer by layer
                 for number, (layer, ahead) in enumerate(pairwise(network.layers), 1):
                     require_memory(layer.size, number, layer.size, ahead.size)
-            if spectral is None and stacked and isinstance(method, Greedy):
-                facts = lipschitz_facts(network, regions, part, MethodGuide(method.choose_all, enclosures))
+            if spectral is None and together and isinstance(method, Greedy):
+                guide = MethodGuide(method.choose_all, enclosures)
+                ask, alone = partial(lipschitz_facts, network, part=part, guide=guide), partial(delicate, network)
+                facts = stacked(target, regions, ask, alone)
                 found = [one if isinstance(one, ProofFailed) else Certificate.of(one, method) for one in facts]
             else:
                 for region in regions:

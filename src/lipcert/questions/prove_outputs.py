@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from lipcert.methods.split import Auto, Split
 from lipcert.model.network import Network
 from lipcert.model.regions import Region
 from lipcert.questions.certify import explained, question
+from lipcert.questions.stacks import stacked
 from lipcert.runtime.clock import OutOfTime, clock
 from lipcert.runtime.machine import suited_to
 from lipcert.suggest.hints import BOTH, Enclosure, Linear
@@ -82,7 +84,8 @@ def prove_outputs_many(
     regions = [question(network, region, method, enclosures)[0] for region in regions]
     with suited_to(max(network.sizes)), np.errstate(all="ignore"):
         if isinstance(method, Greedy):
-            return outputs_asked(network, regions, MethodGuide(method.choose_all, tuple(enclosures)))
+            guide = MethodGuide(method.choose_all, tuple(enclosures))
+            return stacked(network, regions, partial(outputs_asked, network, guide=guide))
         found: list[OutputBounds | ProofFailed] = []
         for region in regions:
             try:

@@ -12,18 +12,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from lipcert.answers.radius import CertifiedRadius, ClassBounds, Suggest
+from lipcert.answers.radius import CertifiedRadius, ClassBounds, Counterexample, Suggest, nearest_counterexample
 from lipcert.arguments.numbers import numbers
 from lipcert.errors import Interrupted, InvalidInput, ProofFailed
-from lipcert.kernel.outputs import (
-    Counterexample,
-    OutputBounds,
-    margins_of,
-    nearest_counterexample,
-    output_at,
-    outputs_hinted,
-    pairs,
-)
+from lipcert.kernel.outputs import OutputBounds, at_points, outputs_hinted, pairs
 from lipcert.methods import quadratic
 from lipcert.methods.counterexample import bisected
 from lipcert.methods.dual import DualSearch
@@ -233,7 +225,9 @@ class RadiusCertifier:
     @cached_property
     def nothing(self) -> CertifiedRadius:
         """The answer where nothing is proved: radius 0, and the margin to the nearest class or to the predicted one."""
-        rivals, margins = margins_of(output_at(self.network, self.point[None])[0], self.label)
+        rivals = np.flatnonzero(np.arange(self.network.outputs) != self.label)
+        (fact,) = at_points(self.network, self.point[None], -pairs(self.network.outputs, self.label))
+        margins = -fact.limits[0]
         which = int(np.argmin(np.where(rivals == self.predicted, -np.inf, margins)))
         margin = float(margins[which])
         return CertifiedRadius(0.0, np.inf, margin, self.label, self.predicted, int(rivals[which]), 0.0, "")

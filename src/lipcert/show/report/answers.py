@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 
 from lipcert.answers.certificate import Certificate
-from lipcert.answers.radius import CertifiedRadius
+from lipcert.answers.radius import CertifiedRadius, subject_of
 from lipcert.answers.reach import Reach
 from lipcert.answers.sensitivity import Sensitivity
 from lipcert.arguments.words import downward, upward
 from lipcert.errors import ProofFailed
-from lipcert.kernel.outputs import subject_of
 from lipcert.methods.lower import LowerBound, lower_bound_of
 from lipcert.model.network import Network
 from lipcert.model.regions import Ball
