@@ -12,10 +12,11 @@ import pytest
 import lipcert as lc
 from lipcert.errors import ProofFailed
 from lipcert.kernel import second_order_jacobian as curved
+from lipcert.kernel.arithmetic import inverse_above
 from lipcert.kernel.checker import lipschitz_fact
 from lipcert.kernel.facts import Part
 from lipcert.kernel.neuron_bounds import fit_error
-from lipcert.kernel.second_order_jacobian import inverse_above, prove_second_order_jacobian
+from lipcert.kernel.second_order_jacobian import prove_second_order_jacobian
 from lipcert.kernel.sweep import proving
 from lipcert.model.activations import Activation
 from lipcert.model.network import Neurons

@@ -37,6 +37,7 @@ from scipy import sparse
 
 from lipcert.errors import ProofFailed
 from lipcert.model.arrays import Array, Weight, dense, times
+from lipcert.suggest.multipliers import cholesky
 
 U: Final = 2.0**-53
 """The unit of roundoff of float64."""
@@ -528,17 +529,6 @@ def factor_rows(C: Approx, L: Array) -> Array:
     return total(through_sizes(C.value - L @ np.swapaxes(L, -1, -2)), rounding, C.err())
 
 
-def cholesky(stack: Array) -> tuple[Array, Array]:
-    """Cholesky factors of a stack, and which of the matrices have one; whatever comes is checked."""
-    try:
-        return np.linalg.cholesky(stack), np.ones(len(stack), dtype=bool)
-    except np.linalg.LinAlgError:
-        if len(stack) == 1:
-            return np.zeros(stack.shape), np.zeros(1, dtype=bool)
-    factors, good = zip(*(cholesky(one[None]) for one in stack), strict=True)
-    return np.concatenate(factors), np.concatenate(good)
-
-
 def factor_above(S: Array) -> Array:
     """A lower triangle L with S ≼ L Lᵀ, for a symmetric float matrix S that is about positive semidefinite.
 
@@ -577,6 +567,19 @@ def largest_eigenvalue_above(matrix: Array, guess: Array | None = None) -> Array
         except np.linalg.LinAlgError:
             slack *= 8.0
     raise ProofFailed("the largest eigenvalue of a matrix could not be bounded")
+
+
+def inverse_above(A: Array) -> Array:
+    """A symmetric matrix Y with A⁻¹ ≼ Y, for a symmetric positive definite float matrix A; an error if it is not one.
+
+    A⁻¹ - Y₀ = A⁻¹(I - A Y₀), whose norm is at most ‖I - A Y₀‖ over the least eigenvalue of A.
+    """
+    least = float(-largest_eigenvalue_above(-A))
+    if not least > 0.0:
+        raise ProofFailed("a matrix is not positive definite")
+    inverse = symmetrised(np.linalg.inv(A))
+    residual = np.eye(len(A)) - Near.of(A) @ inverse
+    return raised(inverse, up(norm_above(residual.size.ravel()) / least))
 
 
 def congruence(P: Array | None, weight: Weight, half: Array | None = None, radius: Weight | None = None) -> Array:

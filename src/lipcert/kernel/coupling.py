@@ -29,7 +29,6 @@ from lipcert.errors import ProofFailed
 from lipcert.kernel.arithmetic import (
     Approx,
     Near,
-    cholesky,
     down,
     factor_above,
     factor_rows,
@@ -47,6 +46,7 @@ from lipcert.kernel.neuron_bounds import shares
 from lipcert.kernel.step import LEAST, MOST, middles
 from lipcert.model.arrays import Array, Interval, Weight
 from lipcert.model.couplings import Coupling, Products
+from lipcert.suggest.multipliers import cholesky
 
 _LEAST_SHARE = 2.0**-300
 """Upper bounds of softmax values are at least this, so that their roots and inverses stay floats."""

@@ -45,9 +45,8 @@ from lipcert.kernel.arithmetic import (
     Approx,
     Near,
     congruence,
+    inverse_above,
     largest_eigenvalue_above,
-    norm_above,
-    raised,
     twice_above,
     up,
 )
@@ -166,20 +165,6 @@ class _Curved:
         last = self.maps[self.ends[-1] :]
         still, moved = _image(inverse_above(left), last[:, : self.d]), _image(F, last[:, self.d :])
         return float(_root(largest_eigenvalue_above((Approx(still) + Approx(moved).times(_over(s))).above())))
-
-
-def inverse_above(A: Array) -> Array:
-    """A symmetric matrix Y with A⁻¹ ≼ Y, for a symmetric positive definite float matrix A.
-
-    A⁻¹ - Y₀ = A⁻¹(I - A Y₀), whose norm is at most ‖I - A Y₀‖ over the least eigenvalue of A.
-    """
-    least = float(-largest_eigenvalue_above(-A))
-    if not least > 0.0:
-        raise ProofFailed("a matrix of the bound to second order is not positive definite")
-    inverse = np.linalg.inv(A)
-    inverse = 0.5 * (inverse + inverse.T)
-    residual = np.eye(len(A)) - Near.of(A) @ inverse
-    return raised(np.array(inverse), up(norm_above(residual.size.ravel()) / least))
 
 
 def _image(P: Array | None, maps: Near) -> Array:

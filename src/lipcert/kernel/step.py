@@ -12,7 +12,6 @@ from lipcert.errors import ProofFailed
 from lipcert.kernel.arithmetic import (
     Approx,
     Near,
-    cholesky,
     congruence,
     diagonal_above,
     factor_rows,
@@ -25,7 +24,7 @@ from lipcert.kernel.arithmetic import (
     up,
 )
 from lipcert.model.arrays import Array, Weight, dense, frozen
-from lipcert.suggest.multipliers import enlarged
+from lipcert.suggest.multipliers import factored
 
 
 class Image:
@@ -114,6 +113,12 @@ class Step:
     L: Array
     X: Array
 
+    @staticmethod
+    def still(P: Array, m: Array) -> Step:
+        """A step without active neurons."""
+        none, blank = np.zeros((len(m), 0)), np.zeros((len(m), 0, P.shape[-1]))
+        return Step(P, none.astype(int), m, none, none, none, blank[..., :0], blank)
+
     @property
     def multipliers(self) -> Array:
         """About the T that the step was proved with, (count, n); zero where none is needed."""
@@ -136,10 +141,13 @@ def activate(S: Array, alpha: Array, beta: Array, hint: Array, signed: bool = Fa
     on = picked(moving, active)
     P = Approx(S, symmetric=True)
     if not active.shape[-1]:
-        none = np.zeros(active.shape)
-        return Step(P.scaled(m, m).above(), active, m, none, none, none, S[:, :0, :0], S[:, :0])
+        return Step.still(P.scaled(m, m).above(), m)
     rows, part = _open_block(S, active, moving)
-    L, C, h, g = _factor(S, part, m, r, active, on, hint)
+    width = np.where(on, picked(r, active), 0.0)
+    T, L = factored(hint, S, r, m, part, active, width)  # suggestions
+    g = 1.0 / np.sqrt(np.clip(T, LEAST, MOST))
+    h = np.where(on, up(g * width), 0.0)
+    C = Approx.diagonal(np.ones(h.shape[-1])) - Approx(part, symmetric=True).scaled(h, h)
     M = Approx(rows).scaled(h, m)
     X = _each(linalg.blas.dtrsm, L, M.value)  # about L⁻¹M; whatever comes is checked
     off = M - Approx(L).times_as(Approx(X), _each(linalg.blas.dtrmm, L, X))
@@ -147,49 +155,6 @@ def activate(S: Array, alpha: Array, beta: Array, hint: Array, signed: bool = Fa
     raised = up(_placed(m, active, np.where(on, (Near.of(lifted) / g / g).above, 0.0)) + off.T.rows())
     del rows, part, C, M, off  # they may be large
     return Step((P.scaled(m, m) + Approx(X).T.gram()).above(raised), active, m, h, g, lifted, L, X)
-
-
-_WIDE = 512
-"""Open neurons from which the low-rank step pays."""
-
-
-def low_rank_step(W: Weight, alpha: Array, beta: Array, hint: Array) -> Step | None:
-    """The step from S = W Wᵀ with multipliers T as hinted, slopes (1, n); None where the usual way is as good.
-
-    With many neurons that see few inputs, W (n, d), n > d, and N = Wᵀ D_h² W, h = r T^-½, matrices are of the size of
-    the inputs:
-
-        D_m S D_m + D_m S D_h (I - D_h S D_h)⁻¹ D_h S D_m + T = D_m W (I - N)⁻¹ Wᵀ D_m + T,
-
-    since Bᵀ(I - BBᵀ)⁻¹B = (I - BᵀB)⁻¹ - I for B = D_h W. Let L and Y be any floats with L Lᵀ ≈ C = I - N and L Y ≈ I.
-    Then [C I; I YᵀY] is [Lᵀ Y]ᵀ[Lᵀ Y] + Δ with the blocks C - L Lᵀ, 0 and I - L Y, whose absolute row sums are at most
-    ε on the rows of C and δ on the others. So
-
-        C + εI ≻ 0,    (C + εI)⁻¹ ≼ K = YᵀY + D_δ,    C + εI = (1 + ε)(I - N/(1 + ε)),
-
-    which is the step for multipliers (1 + ε)T: ``lifted`` is 1 + ε, and (I - N/(1 + ε))⁻¹ ≼ (1 + ε)K.
-    """
-    m, r = middles(alpha, beta)
-    on = (r[0] > 0.0) & (np.asarray(abs(W).sum(axis=1)).ravel() > 0.0)  # others do not move
-    given, d = hint[0][on], W.shape[1]
-    if given.size < max(_WIDE, d) or not ((given > LEAST) & (given < MOST)).all():
-        return None
-    A, ones = Approx.weight(W), np.ones(d)
-    g = np.where(on, 1.0 / np.sqrt(np.where(on, hint[0], 1.0)), 1.0)
-    h = np.where(on, up(g * r[0]), 0.0)
-    C = Approx.diagonal(ones) - Approx(A.scaled(h, ones).T.gram().above(), symmetric=True)
-    (L,), (good,) = cholesky(C.value[None])
-    if not good:
-        return None
-    Y = Approx(linalg.solve_triangular(L, np.eye(d), lower=True, check_finite=False))
-    off = Approx(np.eye(d)) - Approx(L) @ Y
-    lifted = up(1.0 + total(factor_rows(C, L), off.rows()).max())
-    root = up(np.sqrt(lifted)) * ones
-    K = Approx(Y.T.gram().above(off.T.rows()), symmetric=True).scaled(root, root)
-    P = (A @ K @ A.T).scaled(m[0], m[0])
-    active, none = np.flatnonzero(on)[None], np.zeros((1, 0, 0))
-    P_above = P.above(np.where(on, (Near.of(lifted) / g / g).above, 0.0))[None]
-    return Step(P_above, active, m, h[active], g[active], np.full(active.shape, lifted), none, none)
 
 
 def middles(alpha: Array, beta: Array) -> tuple[Array, Array]:
@@ -225,26 +190,3 @@ def _each(routine: Callable[..., Array], L: Array, M: Array) -> Array:
     """L⁻¹M or L M by a routine of BLAS, for stacks of lower triangles."""
     found = [routine(1.0, one.T, two.T, side=1).T for one, two in zip(L, M, strict=True)]
     return found[0][None] if len(found) == 1 else np.stack(found)
-
-
-def _factor(
-    S: Array, part: Array, m: Array, r: Array, active: Array, on: Array, hint: Array
-) -> tuple[Array, Approx, Array, Array]:
-    """L, C, h, g of the step; of regions where C is not positive definite, the multipliers are enlarged until it is.
-
-    What happens to a region does not depend on the others of its stack.
-    """
-    width = np.where(on, picked(r, active), 0.0)
-    L, h, g = np.zeros(part.shape), np.zeros(width.shape), np.ones(width.shape)
-    eye, left = Approx.diagonal(np.ones(part.shape[-1])), np.arange(len(width))
-    for T in enlarged(hint, S, r, m):
-        g[left] = 1.0 / np.sqrt(np.clip(picked(T, active)[left], LEAST, MOST))
-        h[left] = np.where(on[left], up(g[left] * width[left]), 0.0)
-        some = h[left]
-        core = eye - Approx(part[left], symmetric=True).scaled(some, some)
-        L[left], good = cholesky(core.value)
-        left = left[~good]
-        if not left.size:
-            C = core if len(core.value) == len(part) else eye - Approx(part, symmetric=True).scaled(h, h)
-            return L, C, h, g
-    raise ProofFailed("no multipliers near the hints make the step of a layer valid")

@@ -36,7 +36,7 @@ from lipcert.kernel.enclosures import BackSubstitution, activated, activated_end
 from lipcert.kernel.facts import Part
 from lipcert.kernel.neuron_bounds import slope_bounds
 from lipcert.kernel.norms import columns_times, ellipsoid_above, sound, start_gain
-from lipcert.kernel.step import Image, Step, activate, columns, low_rank_step, picked
+from lipcert.kernel.step import Image, Step, activate, columns, picked
 from lipcert.model.arrays import Array, Interval, Weight, frozen
 from lipcert.model.convolution import Convolution
 from lipcert.model.couplings import Coupling
@@ -88,8 +88,8 @@ class Sweep:
     norms : in which the bounds are, without units.
     start : h, (inputs,), for P_0 = D_h²; None is what the guide says, if it does.
     intervals, slopes, steps : per hidden layer, what was proved.
-    ellipsoids : per hidden layer the neurons of each region, all for None, and their S, relative to 4**exponent.
     views, hinted, drawn : what the guide saw, of large layers without S, and what it said of all neurons.
+    spreads : of large layers some neurons of each region, and their S.
     S, exponent : the ellipsoid of the outputs, (count, outputs, outputs), relative to 4**exponent.
     """
 
@@ -104,8 +104,8 @@ class Sweep:
     start: Array | None = None
     intervals: list[Interval] = field(default_factory=list)
     slopes: list[Interval] = field(default_factory=list)
-    ellipsoids: list[tuple[Array | None, Array, Array]] = field(default_factory=list)
     views: list[View] = field(default_factory=list)
+    spreads: dict[int, tuple[Array, Array]] = field(default_factory=dict)
     hinted: list[Array] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
 
@@ -151,11 +151,9 @@ class Sweep:
             slopes = self._slopes(index, layer.plain, first)
             if self.network.coupled:
                 P = self._couple(index, image, interval, slopes)
-                self._draw(index, layer.plain, interval, slopes)
-                continue
-            self._draw(index, layer.plain, interval, slopes)
-            if image is not None:
+            elif image is not None:
                 P = self._activate(index, image, axes, slopes)
+            self._draw(index, layer.plain, interval, slopes)
         if needs_bound:
             self.S, self.exponent = Image(P, self.exponent, self.weight).block()
         return self
@@ -171,13 +169,14 @@ class Sweep:
         """What repeats the sweep of one region."""
         lines = [(lower[which], upper[which]) for drawn in self.drawn for lower, upper in drawn]
         multipliers = [T[which] for T in self.hinted]
-        exponents = [int(exponent[which]) for _, _, exponent in self.ellipsoids]
+        exponents = [int(view.exponent[which]) for view in self.views]
         return Hints(self.enclosures, tuple(multipliers), tuple(exponents), tuple(lines), self.start)
 
     def ellipsoid(self, index: int, which: int) -> tuple[Array, Array, int]:
         """Neurons of a hidden layer, S and an exponent: differences of their values are within 4**exponent·S."""
-        kept, S, exponent = self.ellipsoids[index]
-        return np.arange(S.shape[-1]) if kept is None else kept[which], S[which], int(exponent[which])
+        view = self.views[index]
+        kept, S = self.spreads.get(index, (view.neurons, view.S))
+        return np.arange(S.shape[-1]) if kept is None else kept[which], S[which], int(view.exponent[which])
 
     def _interval(self, index: int, size: int, axes: Array | None) -> Interval:
         """Where the pre-activations of a layer lie, (count, neurons)."""
@@ -249,20 +248,16 @@ class Sweep:
         found = form(coupling, S[0], int(self.exponent[0]), box, rates, results, center, radius)
         self.ends = found.ends[0][None], found.ends[1][None]
         self.weight = ahead
-        S = frozen(S)
-        view = View(index, S, frozen(self.exponent), *slopes, ahead, None, layer.width)
         middles = [value[0] for value, _ in self.values] or [
             np.ravel(0.5 * low + 0.5 * high) for low, high in self.known
         ]
-        view = replace(view, form=found, network=self.network, values=middles)
-        hint = np.array(np.broadcast_to(np.asarray(self.guide.multipliers(view), dtype=float), (1, layer.width)))
-        hint[~np.isfinite(hint)] = 0.0
-        self.hinted.append(hint)
-        self.ellipsoids.append((np.zeros((1, 0), dtype=int), S[:, :0, :0], self.exponent))
-        self.views.append(replace(view, S=S[:, :0, :0], form=None, network=None, values=()))
-        none = np.zeros((1, 0))
-        self.steps.append(Step(S[:, :0, :0], none.astype(int), none, none, none, none, S[:, :0, :0], S[:, :0, :0]))
-        return coupled_step(S[0], found, hint[0])[None]
+        view = View(
+            index, frozen(S), frozen(self.exponent), *slopes, ahead, None, layer.width, found, self.network, middles
+        )
+        hint = self._multipliers(view, (1, layer.width))
+        P = coupled_step(S[0], found, hint[0])[None]
+        self._keep(view, hint, Step.still(P, np.zeros((1, 0))), False)
+        return P
 
     def _draw(self, index: int, neurons: Neurons, interval: Interval, slopes: Interval) -> None:
         """Lines around the activations, for every back-substitution."""
@@ -290,21 +285,26 @@ class Sweep:
         for seen in (S, self.exponent, alpha, beta):
             frozen(seen)  # a guide may look, not write
         view = View(index, S, self.exponent, alpha, beta, self.weight, kept, size)
-        hint = np.array(np.broadcast_to(np.asarray(self.guide.multipliers(view), dtype=float), alpha.shape))
-        hint[~np.isfinite(hint)] = 0.0  # no suggestion, which can be stored
-        step = None
-        if index == 0 and self.count == 1 and not self.pieces:
-            scaled = image.weight * 2.0 ** -int(self.exponent[0])
-            if sound(image.weight, scaled):
-                step = low_rank_step(scaled if kept is None else scaled[kept[0]], alpha, beta, hint)
-        step = activate(S, alpha, beta, hint) if step is None else step
-        self.hinted.append(view.widen(hint))
-        large = S.shape[-1] > _LARGEST and not self.pieces  # then the matrices are not kept for later
-        none = np.zeros((self.count, 0, 0))
-        self.ellipsoids.append((*(_open(S, kept, alpha < beta) if large else (kept, S)), self.exponent))
-        self.views.append(replace(view, S=none) if large else view)
-        self.steps.append(replace(step, P=none, L=none, X=none) if large else step)
+        hint = self._multipliers(view, alpha.shape)
+        step = activate(S, alpha, beta, hint)
+        large = S.shape[-1] > _LARGEST and not self.pieces
+        if large:
+            self.spreads[index] = _open(S, kept, alpha < beta)
+        self._keep(view, hint, step, not large)
         return step.P
+
+    def _multipliers(self, view: View, shape: tuple[int, ...]) -> Array:
+        """What the guide says; zero is no suggestion, which can be stored."""
+        hint = np.array(np.broadcast_to(np.asarray(self.guide.multipliers(view), dtype=float), shape))
+        hint[~np.isfinite(hint)] = 0.0
+        return hint
+
+    def _keep(self, view: View, hint: Array, step: Step, matrices: bool) -> None:
+        """Remember a layer, with or without its matrices."""
+        none = np.zeros((self.count, 0, 0))
+        self.hinted.append(view.widen(hint))
+        self.views.append(view if matrices else replace(view, S=none, form=None, network=None, values=()))
+        self.steps.append(step if matrices else replace(step, P=none, L=none, X=none))
 
 
 def _usable_start(start: Array | None, size: int) -> Array | None:

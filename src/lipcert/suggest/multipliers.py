@@ -81,6 +81,43 @@ def enlarged(hint: Array, S: Array, r: Array, m: Array) -> Iterator[Array]:
     yield 1.5 * safe
 
 
+_LEAST, _MOST = 2.0**-800, 2.0**800
+"""A step takes multipliers between these."""
+
+
+def factored(
+    hint: Array, S: Array, r: Array, m: Array, part: Array, active: Array, width: Array
+) -> tuple[Array, Array]:
+    """Multipliers T of the active neurons, as hinted or enlarged, and about the Cholesky factors of C = I - D_h S D_h.
+
+    h = T^-½·width, of the active neurons, and S is their ``part`` of it. T is the first that gives a C that has a
+    factor. What happens to a region does not depend on the others of its stack.
+    """
+    T, L, left = np.ones(width.shape), np.zeros(part.shape), np.arange(len(width))
+    for tried in enlarged(hint, S, r, m):
+        T[left] = np.clip(np.take_along_axis(tried, active, -1)[left], _LEAST, _MOST)
+        h = width[left] / np.sqrt(T[left])
+        core = h[:, :, None] * part[left]
+        core *= -h[:, None, :]
+        np.einsum("kii->ki", core)[...] += 1.0
+        L[left], good = cholesky(core)
+        left = left[~good]
+        if not left.size:
+            return T, L
+    raise ProofFailed("no multipliers near the hints make the step of a layer valid")
+
+
+def cholesky(stack: Array) -> tuple[Array, Array]:
+    """Cholesky factors of a stack, and which of the matrices have one."""
+    try:
+        return np.linalg.cholesky(stack), np.ones(len(stack), dtype=bool)
+    except np.linalg.LinAlgError:
+        if len(stack) == 1:
+            return np.zeros(stack.shape), np.zeros(1, dtype=bool)
+    factors, good = zip(*(cholesky(one[None]) for one in stack), strict=True)
+    return np.concatenate(factors), np.concatenate(good)
+
+
 def split_rate(rows: Array, radius: Array, below: Array, above: Array, halvings: int = 24) -> Array:
     """The λ that makes the bound of a clipped ball's support function sharp; 0 where nothing needs splitting.
 
