@@ -16,39 +16,9 @@ import numpy as np
 from flint import arb
 
 from lipcert.answers.certificate import Certificate
+from lipcert.audit import balls as ba
 from lipcert.audit import engine
-from lipcert.audit.balls import (
-    ONE,
-    Balls,
-    Interval,
-    added,
-    around,
-    at_least,
-    balls,
-    both,
-    dot,
-    ellipsoid_norm,
-    floats,
-    hull,
-    known_smaller,
-    larger,
-    largest,
-    lower,
-    mid,
-    norm,
-    positive_definite,
-    rad,
-    require,
-    root,
-    size,
-    sizes_within,
-    smaller,
-    unbounded,
-    upper,
-    upward,
-    with_enough_bits,
-    zeros,
-)
+from lipcert.audit.balls import Balls, Interval
 from lipcert.audit.engine import Inputs, Model, Pass, Trace
 from lipcert.audit.pieces import Cover, Cuts, Lipschitz, Say
 from lipcert.audit.second_order import Place, by_parabolas, prove_curved
@@ -77,21 +47,23 @@ def verify(network: Network, certificate: Certificate) -> float:
         If the network is another one, or the claimed bound could not be proved.
     """
     digests = f"{certificate.network[:12]}…, this network's is {network.digest[:12]}…"
-    require(certificate.network == network.digest, f"the certificate is about another network: its digest is {digests}")
+    ba.require(
+        certificate.network == network.digest, f"the certificate is about another network: its digest is {digests}"
+    )
 
     def proved() -> float:
         bound = _prove(network, certificate)
         if certificate.sweeps:
-            found = f"its hints prove no better than {upward(bound)!r}"
+            found = f"its hints prove no better than {ba.upward(bound)!r}"
         else:
             found = (
-                f"the second opinion's product of norms, layer by layer, is {upward(bound)!r}; it knows no shorter"
+                f"the second opinion's product of norms, layer by layer, is {ba.upward(bound)!r}; it knows no shorter"
                 " product around skips and max pools, which lipcert.verify without exact does"
             )
-        require(bound <= ball(certificate.bound), f"the certificate claims {certificate.bound!r}, {found}")
-        return min(upward(bound), float(certificate.bound))
+        ba.require(bound <= ball(certificate.bound), f"the certificate claims {certificate.bound!r}, {found}")
+        return min(ba.upward(bound), float(certificate.bound))
 
-    return with_enough_bits(proved)
+    return ba.with_enough_bits(proved)
 
 
 def _prove(network: Network, certificate: Certificate) -> arb:
@@ -109,22 +81,22 @@ def _prove(network: Network, certificate: Certificate) -> arb:
     inputs = engine.inputs_of(certificate.region, network.inputs, units)
     bare = norms.bare
     if not certificate.sweeps:
-        require(not (hints or certificate.tree is not None), "there are no multipliers to prove a bound from")
+        ba.require(not (hints or certificate.tree is not None), "there are no multipliers to prove a bound from")
         more = arb(piece[-1].size).sqrt() if bare.output.name == "l1" else arb(1)
-        bound = (engine.norm_product(piece) * engine.gain(bare, ONE, piece[0].weight.shape[1]) * more).upper()
+        bound = (engine.norm_product(piece) * engine.gain(bare, ba.ONE, piece[0].weight.shape[1]) * more).upper()
     else:
         told = Whole(model, inputs, certificate.sweeps, None if hints else certificate.tree, carry=not hints)
         bound = arb.pos_inf() if hints else engine.least_of(told.last.bounds(bare), claim)
         for sweep in hints:
-            require(not sweep.enclosures, "the hints of a part must not enclose it: they have no region")
+            ba.require(not sweep.enclosures, "the hints of a part must not enclose it: they have no region")
             mine = Pass(piece, None, sweep, told.known[start : stop - 1])
-            bound = known_smaller(bound, engine.least_of(mine.bounds(bare), claim))
+            bound = ba.known_smaller(bound, engine.least_of(mine.bounds(bare), claim))
         if not bound <= claim:
-            bound = known_smaller(bound, told.by_pieces(claim, bare))
+            bound = ba.known_smaller(bound, told.by_pieces(claim, bare))
     if certificate.curved is not None and not bound <= claim:
         suits = replace(part, inputs=None) == Part((0, network.depth), None, part.outputs)
-        require(suits, "hints to second order are about a whole network in ℓ2 norms; this certificate is not")
-        bound = known_smaller(bound, prove_curved(model, inputs, certificate.curved))
+        ba.require(suits, "hints to second order are about a whole network in ℓ2 norms; this certificate is not")
+        bound = ba.known_smaller(bound, prove_curved(model, inputs, certificate.curved))
     return bound
 
 
@@ -134,7 +106,7 @@ class Whole:
     def __init__(
         self, model: Model, inputs: Inputs | None, sweeps: Sequence[Hints], tree: Any = None, carry: bool = True
     ) -> None:
-        require(sweeps, "there are no multipliers to prove a bound from")
+        ba.require(sweeps, "there are no multipliers to prove a bound from")
         self.model, self.inputs, self.tree, self.known = model, inputs, tree, list[Interval]()
         passes = []
         for place, hints in enumerate(sweeps, 1):
@@ -153,33 +125,33 @@ class Whole:
 
 def least_bound(wholes: Sequence[Whole], claim: arb) -> arb:
     """The least of the bounds; trees are asked where it is above the claim."""
-    bound = known_smaller.reduce([one.bound for one in wholes])
+    bound = ba.known_smaller.reduce([one.bound for one in wholes])
     return engine.least_of([lambda: bound, *(partial(one.by_pieces, claim) for one in wholes)], claim)
 
 
 def wholes_of(model: Model, inputs: Inputs | None, proofs: Sequence[Any]) -> list[Whole]:
     """What the proofs about a whole region prove."""
     told = [from_unit_ball(model, inputs, one) for one in proofs if one.kind == "whole"]
-    require(told, "there is nothing to prove an answer from")
+    ba.require(told, "there is nothing to prove an answer from")
     return told
 
 
 def from_unit_ball(model: Model, inputs: Inputs | None, proof: Any) -> Whole:
     """What sweeps prove whose ellipsoids hold for differences of inputs of at most one, as those of an answer must."""
     found = Whole(model, inputs, proof.sweeps, proof.tree)
-    require(found.last.hints.start is None, "ellipsoids of answers begin with a unit ball, these hints do not")
+    ba.require(found.last.hints.start is None, "ellipsoids of answers begin with a unit ball, these hints do not")
     return found
 
 
 def common(wholes: Sequence[Whole]) -> list[Interval]:
     """The intervals that all of them prove together."""
-    return [reduce(both, ends) for ends in zip(*(one.known for one in wholes), strict=True)]
+    return [reduce(ba.both, ends) for ends in zip(*(one.known for one in wholes), strict=True)]
 
 
 def number(x: float) -> arb:
     """A claimed number; no number proves nothing."""
     found = ball(x)
-    require(not found.is_nan(), "a number of the claim is none")
+    ba.require(not found.is_nan(), "a number of the claim is none")
     return found
 
 
@@ -191,9 +163,9 @@ def verify_reach(network: Network, claim: Any, say: Say | None = None) -> None:
     """
     n = network.outputs
     shapes = [np.shape(x) for x in (claim.lower, claim.upper, claim.center, claim.shape, *claim.hull)]
-    require(shapes == [(n,)] * 3 + [(n, n)] + [(len(claim.hull[0]), n)] * 2, "the set is not one of the outputs")
-    require(np.array_equal(claim.shape, np.transpose(claim.shape)), "the matrix of the ellipsoid is not symmetric")
-    with_enough_bits(lambda: _reach(network, claim, say))
+    ba.require(shapes == [(n,)] * 3 + [(n, n)] + [(len(claim.hull[0]), n)] * 2, "the set is not one of the outputs")
+    ba.require(np.array_equal(claim.shape, np.transpose(claim.shape)), "the matrix of the ellipsoid is not symmetric")
+    ba.with_enough_bits(lambda: _reach(network, claim, say))
 
 
 def _reach(network: Network, claim: Any, say: Say | None) -> None:
@@ -203,34 +175,34 @@ def _reach(network: Network, claim: Any, say: Say | None) -> None:
         raise ProofFailed("the outputs of an unbounded region cannot be enclosed")
     centers = engine.centre_values(model, inputs.center)
     value, error = centers[-1]
-    gap = upper(np.abs(value - balls(claim.center)) + error)
-    box, held, shape = unbounded(n), False, balls(claim.shape)
+    gap = ba.upper(np.abs(value - ba.balls(claim.center)) + error)
+    box, held, shape = ba.unbounded(n), False, ba.balls(claim.shape)
     wholes = wholes_of(model, inputs, claim.proofs)
     lines = engine.relaxed(model, inputs, common(wholes))
     if lines is None:
         raise ProofFailed("the intervals of a layer are empty: the hints contradict themselves")
-    box = both(box, lines.boxed(len(model) - 1))
+    box = ba.both(box, lines.boxed(len(model) - 1))
     for one in wholes:
         for trace in one.traces:
             box = trace.interval(len(model) - 1, box)
-        box = both(box, around(value, inputs.extent() * root(np.diagonal(one.last.S)) + error))
+        box = ba.both(box, ba.around(value, inputs.extent() * ba.root(np.diagonal(one.last.S)) + error))
         # y - center is within δ²S, moved by at most the gap
-        Q = added(at_least(one.last.S * (inputs.extent() * inputs.extent())), gap)
-        held = held or (Q is not None and positive_definite(shape - Q))
-    require(held, "the ellipsoid of the outputs is smaller than what its hints prove")
+        Q = ba.added(ba.at_least(one.last.S * (inputs.extent() * inputs.extent())), gap)
+        held = held or (Q is not None and ba.positive_definite(shape - Q))
+    ba.require(held, "the ellipsoid of the outputs is smaller than what its hints prove")
     bound = number(claim.bound)
-    require(least_bound(wholes, bound) <= bound, "the Lipschitz bound is smaller than what its hints prove")
+    ba.require(least_bound(wholes, bound) <= bound, "the Lipschitz bound is smaller than what its hints prove")
     cuts = [one for one in claim.proofs if one.kind == "outputs"]
-    require(all(0 <= one.base < len(wholes) for one in cuts), "a proof rests on one that is not there")
-    require(cuts or _inside(box, claim), "the box of the outputs is smaller than what its hints prove")
+    ba.require(all(0 <= one.base < len(wholes) for one in cuts), "a proof rests on one that is not there")
+    ba.require(cuts or _inside(box, claim), "the box of the outputs is smaller than what its hints prove")
     for one in cuts:
         known, what = wholes[one.base].known, "the reach set claims a box"
-        Cover(model, inputs, known, one.tree, what, lambda found: _inside(both(box, found.ends()), claim)).prove(say)
+        Cover(model, inputs, known, one.tree, what, lambda found: _inside(ba.both(box, found.ends()), claim)).prove(say)
 
 
 def _inside(found: Interval, claim: Any) -> bool:
     """Whether a box is in the box that is claimed, and in one of the hull."""
-    low, high = (np.array([-upward(-x) for x in found[0]]), np.array([upward(x) for x in found[1]]))
+    low, high = (np.array([-ba.upward(-x) for x in found[0]]), np.array([ba.upward(x) for x in found[1]]))
     below, above = claim.hull
     inside = (claim.lower <= low).all() and (high <= claim.upper).all()
     return bool(inside and ((below <= low) & (high <= above)).all(axis=1).any())
@@ -243,11 +215,11 @@ def verify_sensitivity(network: Network, claim: Any, say: Say | None = None) -> 
     is at least the Lipschitz constant of all outputs.
     """
     fits = np.shape(claim.matrix) == (len(claim.outputs), len(claim.inputs)) and np.size(claim.matrix)
-    require(fits, "the matrix of sensitivities is not one for its groups")
+    ba.require(fits, "the matrix of sensitivities is not one for its groups")
     for groups, count in ((claim.outputs, network.outputs), (claim.inputs, network.inputs)):
         for group in groups:
             engine.check_distinct(group, count)
-    with_enough_bits(lambda: _Sensitivity(network, claim).run(say))
+    ba.with_enough_bits(lambda: _Sensitivity(network, claim).run(say))
 
 
 class _Sensitivity:
@@ -265,21 +237,21 @@ class _Sensitivity:
         for one in cuts:
             Cuts(one.tree)  # an error if leaves are missing
         bound = least_bound(self.wholes, number(claim.bound))
-        require(bound <= number(claim.bound), "the bound of all is smaller than what its hints prove")
+        ba.require(bound <= number(claim.bound), "the bound of all is smaller than what its hints prove")
         self._close([bound for _ in self.open])
         for whole in self.wholes:
-            axes = upper(root(np.diagonal(whole.last.S)))
-            self._close([norm(axes[list(rows)]) for rows, *_ in self.open])
+            axes = ba.upper(ba.root(np.diagonal(whole.last.S)))
+            self._close([ba.norm(axes[list(rows)]) for rows, *_ in self.open])
         for proof in claim.proofs:
             if proof.kind == "pair":
                 self._pair(proof)
         if not self.open:
             return
         slopes = [layer.slopes(ends) for layer, ends in zip(self.model[:-1], common(self.wholes), strict=True)]
-        sizes = sizes_within(engine.jacobian(self.model, slopes))
+        sizes = ba.sizes_within(engine.jacobian(self.model, slopes))
         self._close([_block(sizes, *pair) for *pair, _ in self.open])
         parts = [engine.part_of(self.model, 0, len(self.model), into, out) for out, into, _ in self.open]
-        self._close([ellipsoid_norm(engine.carry_alone(part, slopes), PLAIN.output) for part in parts])
+        self._close([ba.ellipsoid_norm(engine.carry_alone(part, slopes), PLAIN.output) for part in parts])
         for proof in cuts:
             if self.open:
                 if self.inputs is None or not 0 <= proof.base < len(self.wholes):
@@ -296,7 +268,7 @@ class _Sensitivity:
 
     def _small(self, sizes: Balls, found: Expansion | Trace) -> bool:
         """Whether the entries of a piece prove all that is open; those of the whole region are at most ``sizes``."""
-        entries = known_smaller(sizes, found.entries())
+        entries = ba.known_smaller(sizes, found.entries())
         return all(_block(entries, *pair) <= claimed for *pair, claimed in self.open)
 
     def _pair(self, proof: Any) -> None:
@@ -305,7 +277,7 @@ class _Sensitivity:
         if pair not in [one[:2] for one in self.open]:
             return
         suits = 0 <= proof.base < len(self.wholes) and not any(hints.enclosures for hints in proof.sweeps)
-        require(suits, "the hints of a pair rest on a proof that is not there, or enclose neurons themselves")
+        ba.require(suits, "the hints of a pair rest on a proof that is not there, or enclose neurons themselves")
         part = engine.part_of(self.model, 0, len(self.model), pair[1], pair[0])
         for hints in proof.sweeps:
             bound = Pass(part, None, hints, self.wholes[proof.base].known).by_ellipsoid()
@@ -314,7 +286,7 @@ class _Sensitivity:
 
 def _block(sizes: Balls, rows: Sequence[int], columns: Sequence[int]) -> arb:
     """At least the norm of a block, by the sizes of its entries."""
-    return norm(sizes[np.ix_(rows, columns)].ravel())
+    return ba.norm(sizes[np.ix_(rows, columns)].ravel())
 
 
 def verify_radius(network: Network, claim: Any) -> None:
@@ -326,8 +298,8 @@ def verify_radius(network: Network, claim: Any) -> None:
     """
     outputs = range(network.outputs)
     named = claim.label in outputs and claim.rival in outputs and claim.label != claim.rival
-    require(named, "the classes are not those of the network")
-    with_enough_bits(lambda: _Radius(network, claim).run())
+    ba.require(named, "the classes are not those of the network")
+    ba.with_enough_bits(lambda: _Radius(network, claim).run())
 
 
 class _Radius:
@@ -341,31 +313,31 @@ class _Radius:
         if inputs is None or not 0 < self.radius <= number(float(region.radius)):
             raise ProofFailed("the radius is not one of the ball that it was proved for")
         # ‖z‖₂ ≤ unit·‖z‖ in the norm of the ball
-        units = balls(np.broadcast_to(region.units, (network.inputs,)))
-        self.unit = norm(units) if region.norm.name == "linf" else largest(units)
+        units = ba.balls(np.broadcast_to(region.units, (network.inputs,)))
+        self.unit = ba.norm(units) if region.norm.name == "linf" else ba.largest(units)
         centers = engine.centre_values(self.model, inputs.center)
         self.whole = from_unit_ball(self.model, inputs, self.proof) if self.proof.sweeps else None
-        require(self.whole or self.proof.tree is None, "there are no multipliers to prove a bound from")
+        ba.require(self.whole or self.proof.tree is None, "there are no multipliers to prove a bound from")
         whole = self.whole.bound if self.whole else engine.norm_product(self.model)
         self.others = [j for j in range(network.outputs) if j != claim.label]
         value, error = centers[-1]
         label = claim.label
         # at most f_label - f_j at the centre, and at least the constant of this difference
-        self.margins = lower(value[label] - value - error[label] - error)
+        self.margins = ba.lower(value[label] - value - error[label] - error)
         self.rates = np.full(len(value), (arb(2).sqrt() * whole * self.unit).upper())
         if self.whole:
             self.place, S = Place(self.model, inputs, centers, self.whole.known), self.whole.last.S
             diag = np.diagonal(S)
-            rates = root(larger(upper(diag[label] + diag - 2 * S[label]), arb(0))) * self.unit
-            self.rates = known_smaller(upper(rates), self.rates)
+            rates = ba.root(ba.larger(ba.upper(diag[label] + diag - 2 * S[label]), arb(0))) * self.unit
+            self.rates = ba.known_smaller(ba.upper(rates), self.rates)
 
     def run(self) -> None:
         claim = self.claim
-        require(number(claim.margin) <= self.margins[claim.rival], "the margin is larger than what is proved")
+        ba.require(number(claim.margin) <= self.margins[claim.rival], "the margin is larger than what is proved")
         near = [j for j in self.others if not self._kept_away(j)]
         self._pieces(near)
-        require(self.rates[claim.rival] <= self.bound, "the Lipschitz bound is smaller than what its hints prove")
-        require(all(self._far(j) for j in near), "the radius is larger than what its hints prove")
+        ba.require(self.rates[claim.rival] <= self.bound, "the Lipschitz bound is smaller than what its hints prove")
+        ba.require(all(self._far(j) for j in near), "the radius is larger than what its hints prove")
 
     def _far(self, j: int) -> bool:
         """Whether a Lipschitz bound keeps class j away: f_label - f_j ≥ margin - rate·‖z - centre‖ > 0."""
@@ -377,7 +349,7 @@ class _Radius:
             return self._far(j)
         proof, eye = self.proof, np.eye(len(self.others) + 1)
         row: Array = eye[j] - eye[self.claim.label]  # what takes f_j - f_label from the outputs
-        if any(trace.outputs(balls(row)[None])[0] < 0 for trace in self.whole.traces):
+        if any(trace.outputs(ba.balls(row)[None])[0] < 0 for trace in self.whole.traces):
             return True
         if not proof.ball.plain:
             return False
@@ -396,7 +368,7 @@ class _Radius:
         if not targets or not self.whole:
             return
         found = self.whole.by_pieces(min(targets, key=float))
-        self.rates = known_smaller(self.rates, (double * found).upper())
+        self.rates = ba.known_smaller(self.rates, (double * found).upper())
 
 
 def verify_discrepancy(network: Network, claim: Any, other: Network | None, say: Say | None = None) -> None:
@@ -405,13 +377,13 @@ def verify_discrepancy(network: Network, claim: Any, other: Network | None, say:
     lower ≤ second(x) - network(x) ≤ upper for all x of the region.
     """
     names = claim.network, claim.other
-    require(names == (network.digest, other.digest if other else ""), "the difference is about other networks")
+    ba.require(names == (network.digest, other.digest if other else ""), "the difference is about other networks")
     fits = np.shape(claim.lower) == np.shape(claim.upper) == (network.outputs,) and len(claim.cuts) > 0
-    require(
+    ba.require(
         fits and 0 <= min(claim.cuts) <= max(claim.cuts) <= network.inputs,
         "the difference is not one of the outputs, or has no boxes",
     )
-    with_enough_bits(lambda: _Discrepancy(network, claim, other).run(say))
+    ba.with_enough_bits(lambda: _Discrepancy(network, claim, other).run(say))
 
 
 _PROGRAMS = {"float64": (53, 53, -1022), "float32": (24, 24, -126), "float16": (24, 11, -24)}
@@ -422,7 +394,7 @@ _DEEPEST = 12
 
 def _tops(terms: Balls) -> list[arb]:
     """At least the sums of the 1, 2, … largest of some terms, of those that may be positive."""
-    return list(np.cumsum(balls(-np.sort(np.minimum([-upward(x) for x in terms], 0.0)))))
+    return list(np.cumsum(ba.balls(-np.sort(np.minimum([-ba.upward(x) for x in terms], 0.0)))))
 
 
 _CELLS = 8
@@ -448,10 +420,10 @@ class _Discrepancy:
         if other is not None:
             self.second = engine.read(other)
             same = (one.functions == two.functions for one, two in zip(self.model, self.second, strict=True))
-            require(all(same), "the networks have different activations")
+            ba.require(all(same), "the networks have different activations")
         else:
             stored = [(x.weight, x.bias) for x in engine.read(network, 0.0)]
-            rounded = ([balls(floats(x).astype(claim.precision).astype(float)) for x in pair] for pair in stored)
+            rounded = ([ba.balls(ba.floats(x).astype(claim.precision).astype(float)) for x in pair] for pair in stored)
             self.second = tuple(replace(x, weight=W, bias=b) for x, (W, b) in zip(self.model, rounded, strict=True))
 
     def run(self, say: Say | None) -> None:
@@ -461,8 +433,8 @@ class _Discrepancy:
             if axis < 0:
                 self._prove(box, _DEEPEST)
             else:
-                first, second = box.halves(axis, mid((box.lower[axis] + box.upper[axis]) / 2))
-                left += [replace(half, center=mid((half.lower + half.upper) / 2)) for half in (second, first)]
+                first, second = box.halves(axis, ba.mid((box.lower[axis] + box.upper[axis]) / 2))
+                left += [replace(half, center=ba.mid((half.lower + half.upper) / 2)) for half in (second, first)]
             if say is not None:
                 say(f"box {number} of {len(self.claim.cuts)}")
         for box in left:
@@ -471,37 +443,37 @@ class _Discrepancy:
     def _prove(self, box: Inputs, left: int) -> None:
         low, high = self._ends(box)
         claimed = self.claim.lower, self.claim.upper
-        if (balls(claimed[0]) <= low).all() and (high <= balls(claimed[1])).all():
+        if (ba.balls(claimed[0]) <= low).all() and (high <= ba.balls(claimed[1])).all():
             return
-        require(left, "the difference claims more than is proved")
-        axis = int(np.argmax(floats(box.upper - box.lower)))
-        for half in box.halves(axis, mid((box.lower[axis] + box.upper[axis]) / 2)):
-            self._prove(replace(half, center=mid((half.lower + half.upper) / 2)), left - 1)
+        ba.require(left, "the difference claims more than is proved")
+        axis = int(np.argmax(ba.floats(box.upper - box.lower)))
+        for half in box.halves(axis, ba.mid((box.lower[axis] + box.upper[axis]) / 2)):
+            self._prove(replace(half, center=ba.mid((half.lower + half.upper) / 2)), left - 1)
 
     def _ends(self, box: Inputs) -> Interval:
         """Between which numbers the difference lies over a box."""
-        intervals = [unbounded(layer.size) for layer in self.model[:-1]]
+        intervals = [ba.unbounded(layer.size) for layer in self.model[:-1]]
         trace = engine.relaxed(self.model, box, intervals)
         if trace is None:
             raise ProofFailed("the intervals of a layer are empty")
-        z = second = hull(box.lower, box.upper)
-        gap, passed = zeros(len(z)), list[Any]()
+        z = second = ba.hull(box.lower, box.upper)
+        gap, passed = ba.zeros(len(z)), list[Any]()
         for index, (one, two) in enumerate(zip(self.model, self.second, strict=True)):
             change, shift = two.weight - one.weight, two.bias - one.bias + self._lost_in_sums(two, second)
-            moved = dot(two.weight, gap) + dot(change, z) + shift
+            moved = ba.dot(two.weight, gap) + ba.dot(change, z) + shift
             below, above = (
                 self._above(trace, passed, sign * two.weight, sign * change, sign * shift) for sign in (-1, 1)
             )
-            e = both((lower(moved), upper(moved)), (-below, above))
+            e = ba.both((ba.lower(moved), ba.upper(moved)), (-below, above))
             if one.neurons is None:
                 return e
             v = intervals[index]
-            there = lower(v[0] + e[0]), upper(v[1] + e[1])
+            there = ba.lower(v[0] + e[0]), ba.upper(v[1] + e[1])
             z, second = (
-                hull(trace.lines[index].floor, trace.lines[index].roof),
-                self._between(one, there, zeros(one.size)),
+                ba.hull(trace.lines[index].floor, trace.lines[index].roof),
+                self._between(one, there, ba.zeros(one.size)),
             )
-            lost = _around(self._lost_in_activations(one, size(second)))
+            lost = _around(self._lost_in_activations(one, ba.size(second)))
             passed.append((two, change, shift, lost, self._strip(one, v, there, e)))
             gap, second = second - z + lost, second + lost
         raise AssertionError("a network ends with a layer without activations")
@@ -512,38 +484,40 @@ class _Discrepancy:
         for back in range(len(passed) - 1, -1, -1):
             two, change, shift, lost, (slope, rate, off) = passed[back]
             one, lines = trace.model[back], trace.lines[back]
-            total, c = total + dot(rad(c), trace.seen(back + 1)), mid(c)
+            total, c = total + ba.dot(ba.rad(c), trace.seen(back + 1)), ba.mid(c)
             s, t = a * slope, a * rate + c * np.where(c > 0, lines.up, lines.down)
             total = total + (c * np.where(c > 0, lines.high, lines.low)).sum(axis=1)
-            total = total + dot(a, off + lost) + dot(s, shift) + dot(t, one.bias)
-            a, c = dot(s, two.weight), dot(s, change) + dot(t, one.weight)
-        return upper(total + dot(rad(c), trace.seen(0)) + trace.inputs.support(mid(c)))
+            total = total + ba.dot(a, off + lost) + ba.dot(s, shift) + ba.dot(t, one.bias)
+            a, c = ba.dot(s, two.weight), ba.dot(s, change) + ba.dot(t, one.weight)
+        return ba.upper(total + ba.dot(ba.rad(c), trace.seen(0)) + trace.inputs.support(ba.mid(c)))
 
     @staticmethod
     def _between(layer: engine.Layer, interval: Interval, slope: Balls) -> Balls:
         """Where φ(v) - slope·v lies on an interval."""
         views = list(zip(layer.views(interval), slope, strict=True))
         tops = (np.array([sign * view.top(sign, sign * one) for view, one in views], dtype=object) for sign in (-1, 1))
-        return hull(*tops)
+        return ba.hull(*tops)
 
     def _strip(self, layer: engine.Layer, v: Interval, there: Interval, e: Interval) -> list[Balls]:
         """σ, τ and the narrowest range of φ(v + e) - φ(v) - σe - τv; kernel/discrepancy.py says which there are."""
-        both, (center, m) = (smaller(v[0], there[0]), larger(v[1], there[1])), (mid((x + y) / 2) for x, y in (v, e))
-        far, near, most = larger(v[1] - center, center - v[0]), larger(e[1] - m, m - e[0]), sizes_within(e)
-        marks = [both[0], *(mid(both[0] + k * (both[1] - both[0]) / _CELLS) for k in range(1, _CELLS)), both[1]]
-        cells = [(layer.slopes(pair), hull(*pair) - center) for pair in itertools.pairwise(marks)]
-        rise = mid(hull(*cells[-1][0])) - mid(hull(*cells[0][0]))
+        low, high = ba.smaller(v[0], there[0]), ba.larger(v[1], there[1])
+        center, m = (ba.mid((x + y) / 2) for x, y in (v, e))
+        far, near, most = ba.larger(v[1] - center, center - v[0]), ba.larger(e[1] - m, m - e[0]), ba.sizes_within(e)
+        width = high - low
+        marks = [low, *(ba.mid(low + k * width / _CELLS) for k in range(1, _CELLS)), high]
+        cells = [(layer.slopes(pair), ba.hull(*pair) - center) for pair in itertools.pairwise(marks)]
+        rise = ba.mid(ba.hull(*cells[-1][0])) - ba.mid(ba.hull(*cells[0][0]))
         strips = []
-        for t in (zeros(layer.size), self._share(rise, both[1] - both[0])):
-            low = reduce(smaller, [lower(low - t * s) for (low, _), s in cells])
-            high = reduce(larger, [upper(high - t * s) for (_, high), s in cells])
-            slope = mid((low + high) / 2)
-            off = size(hull(low, high) - slope) * most + size(t) * (far * near + most**2 / 2)
+        for t in (ba.zeros(layer.size), self._share(rise, width)):
+            low = reduce(ba.smaller, [ba.lower(low - t * s) for (low, _), s in cells])
+            high = reduce(ba.larger, [ba.upper(high - t * s) for (_, high), s in cells])
+            slope = ba.mid((low + high) / 2)
+            off = ba.size(ba.hull(low, high) - slope) * most + ba.size(t) * (far * near + most**2 / 2)
             strips.append((slope, t * m, _around(off) - t * m * center))
         chords = [self._share(self._values(layer, x[1]) - self._values(layer, x[0]), x[1] - x[0]) for x in (there, v)]
         ranges = [self._between(layer, x, slope) for x, slope in zip((there, v), chords, strict=True)]
         strips.append((chords[0], chords[0] - chords[1], ranges[0] - ranges[1]))
-        widths = [np.nan_to_num(floats(rad(off)), nan=np.inf) for _, _, off in strips]
+        widths = [np.nan_to_num(ba.floats(ba.rad(off)), nan=np.inf) for _, _, off in strips]
         best = np.argmin(widths, axis=0)
         return [np.array([part[k][j] for j, k in enumerate(best)], dtype=object) for part in zip(*strips, strict=True)]
 
@@ -551,40 +525,42 @@ class _Discrepancy:
     def _share(rise: Balls, run: Balls) -> Balls:
         """About rise/run, and zero where there is no run."""
         with np.errstate(all="ignore"):
-            share = floats(rise) / floats(run)
-        return balls(np.where(np.isfinite(share), share, 0.0))
+            share = ba.floats(rise) / ba.floats(run)
+        return ba.balls(np.where(np.isfinite(share), share, 0.0))
 
     @staticmethod
     def _values(layer: engine.Layer, v: Balls) -> Balls:
         assert layer.neurons is not None
-        return balls(layer.neurons.value(floats(v)))
+        return ba.balls(layer.neurons.value(ba.floats(v)))
 
     def _lost_in_sums(self, layer: engine.Layer, values: Balls) -> Balls:
         """What a program loses in the sums of a layer, as balls around 0; kernel/discrepancy.py says why."""
         if self.program is None:
-            return zeros(layer.size)
+            return ba.zeros(layer.size)
         sums, stored, tiny = self.program
-        n, unit, found = layer.weight.shape[1] + 2, arb(2) ** -sums, zeros(layer.size)
+        n, unit, found = layer.weight.shape[1] + 2, arb(2) ** -sums, ba.zeros(layer.size)
         for k in range(layer.size):
             terms = np.append(layer.weight[k] * values, layer.bias[k])
-            whole = size(terms.sum())
-            tops = [larger(*pair) for pair in zip(*(_tops(sign * terms) for sign in (1, -1)), strict=True)]
-            ways = sum((smaller(x, whole + y) for x, y in zip(tops[1:], tops[-2::-1], strict=True)), arb(0))
-            total = size(terms).sum()
-            require(2 * total < ball(float(np.finfo(self.claim.precision).max)), "a sum may overflow")
+            whole = ba.size(terms.sum())
+            tops = [ba.larger(*pair) for pair in zip(*(_tops(sign * terms) for sign in (1, -1)), strict=True)]
+            ways = sum((ba.smaller(x, whole + y) for x, y in zip(tops[1:], tops[-2::-1], strict=True)), arb(0))
+            total = ba.size(terms).sum()
+            ba.require(2 * total < ball(float(np.finfo(self.claim.precision).max)), "a sum may overflow")
             lost = unit * (ways + total * (1 + n * n * unit / (1 - n * unit)))
-            least = arb(2) ** tiny * 4 * n * (2 + largest(size(values)) + largest(np.ravel(size(layer.weight))))
+            least = (
+                arb(2) ** tiny * 4 * n * (2 + ba.largest(ba.size(values)) + ba.largest(np.ravel(ba.size(layer.weight))))
+            )
             found[k] = lost + (arb(2) ** -stored * (whole + lost) if stored < sums else 0) + least
         return _around(found)
 
     def _lost_in_activations(self, layer: engine.Layer, sizes: Balls) -> Balls:
         if self.program is None or layer.neurons is None:
-            return zeros(layer.size)
+            return ba.zeros(layer.size)
         _, stored, tiny = self.program
-        lost = zeros(layer.size)
+        lost = ba.zeros(layer.size)
         for row, index in layer.neurons.groups:
             if row.name not in ("relu", "identity", "abs"):
-                terms = balls(np.broadcast_to(row.row.loss.value_terms(*row.parameters), index.shape))
+                terms = ba.balls(np.broadcast_to(row.row.loss.value_terms(*row.parameters), index.shape))
                 unit = number(self.claim.ulps) * arb(2) ** -stored
-                lost[index] = upper(unit * (sizes[index] + terms) + arb(2) ** tiny)
+                lost[index] = ba.upper(unit * (sizes[index] + terms) + arb(2) ** tiny)
         return lost

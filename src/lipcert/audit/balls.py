@@ -1,6 +1,7 @@
 """Arrays of balls: numpy arrays of python-flint's ``arb``, and the few things that proofs ask of them.
 
-A ball is a midpoint and a radius that holds every rounding error. A *number* is a ball without radius.
+A ball is a midpoint and a radius that holds every rounding error. A *number* is a ball without radius. The other
+modules call this one ``ba``, as they call numpy ``np``.
 """
 
 from __future__ import annotations

@@ -15,47 +15,9 @@ from typing import Any
 import numpy as np
 from flint import arb
 
+from lipcert.audit import balls as ba
 from lipcert.audit import couplings
-from lipcert.audit.balls import (
-    ONE,
-    Balls,
-    Interval,
-    added,
-    around,
-    at_least,
-    balls,
-    both,
-    diagonal,
-    dot,
-    ellipsoid_norm,
-    floats,
-    floats_above,
-    hinted,
-    hull,
-    image,
-    induced_norm,
-    is_finite,
-    known_smaller,
-    larger,
-    largest,
-    largest_eigenvalue,
-    lower,
-    mid,
-    norm,
-    positive,
-    positive_definite,
-    rad,
-    require,
-    root,
-    size,
-    sizes_within,
-    smaller,
-    solve,
-    spectral,
-    unbounded,
-    upper,
-    zeros,
-)
+from lipcert.audit.balls import Balls, Interval
 from lipcert.definitions.functions import Function, View, ball
 from lipcert.definitions.rows import function
 from lipcert.errors import ProofFailed
@@ -94,14 +56,14 @@ class Layer:
     @property
     def functions(self) -> tuple[Function, ...]:
         """The functions of all neurons, for those who know no couplings."""
-        require(self.coupling is None, "there is no rule for what was asked of a network with products or softmax")
+        ba.require(self.coupling is None, "there is no rule for what was asked of a network with products or softmax")
         return self.plain
 
     @cached_property
     def near(self) -> tuple[list[Array], list[Array]]:
         """Floats near the weight and the bias, and at least how far off they are."""
         parts = self.weight, self.bias
-        return [floats(x) for x in parts], [floats_above(size(x - balls(floats(x)))) for x in parts]
+        return [ba.floats(x) for x in parts], [ba.floats_above(ba.size(x - ba.balls(ba.floats(x)))) for x in parts]
 
     def views(self, interval: Interval) -> list[View]:
         """Each elementwise function on its interval."""
@@ -118,9 +80,9 @@ class Layer:
 
     def interval(self, ends: Interval) -> Interval:
         """Between which numbers the pre-activations lie for what enters between two ends."""
-        W, lost = mid(self.weight), dot(rad(self.weight), sizes_within(ends))
+        W, lost = ba.mid(self.weight), ba.dot(ba.rad(self.weight), ba.sizes_within(ends))
         up, down = (np.where(W > 0, W * a, W * b).sum(axis=1) for a, b in (ends[::-1], ends))
-        return lower(down + self.bias - lost), upper(up + self.bias + lost)
+        return ba.lower(down + self.bias - lost), ba.upper(up + self.bias + lost)
 
     def slopes(self, interval: Interval) -> Interval:
         """The slope range of each neuron on its interval."""
@@ -151,27 +113,29 @@ def read(network: Network, spread: float = SPREAD) -> Model:
         known = tuple(f for f in functions if f is not None)
         coupling = layer.coupling
         expected = 0 if number == network.depth else len(bias) if coupling is None else coupling.plain
-        require(len(known) == expected == count, f"layer {number} has {expected} neurons and {len(known)} activations")
-        layers.append(Layer(balls(weight) * near_one, balls(bias) * near_one, known, layer.plain, coupling))
+        ba.require(
+            len(known) == expected == count, f"layer {number} has {expected} neurons and {len(known)} activations"
+        )
+        layers.append(Layer(ba.balls(weight) * near_one, ba.balls(bias) * near_one, known, layer.plain, coupling))
     return tuple(layers)
 
 
 def check_distinct(chosen: Sequence[int], count: int) -> None:
     """ProofFailed unless some coordinates of so many are named, each once."""
     distinct = len(chosen) == len(set(chosen)) > 0 and set(chosen) <= set(range(count))
-    require(distinct, f"{tuple(chosen)[:5]} are not distinct coordinates of {count}")
+    ba.require(distinct, f"{tuple(chosen)[:5]} are not distinct coordinates of {count}")
 
 
 def check_elementwise(model: Model) -> None:
     """ProofFailed if there are softmax rows or products, of which slopes alone say little."""
-    require(not any(layer.coupling for layer in model), "there is no rule for slopes of products or softmax alone")
+    ba.require(not any(layer.coupling for layer in model), "there is no rule for slopes of products or softmax alone")
 
 
 def part_of(
     model: Model, start: int, stop: int, inputs: Sequence[int] | None = None, outputs: Sequence[int] | None = None
 ) -> Model:
     """From z_start to v_stop, some coordinates at each end."""
-    require(0 <= start < stop <= len(model), f"the network has {len(model)} layers, no part from {start} to {stop}")
+    ba.require(0 <= start < stop <= len(model), f"the network has {len(model)} layers, no part from {start} to {stop}")
     layers = list(model[start:stop])
     layers[-1] = replace(layers[-1], plain=(), neurons=None, coupling=None)
     for place, picked, axis in ((0, inputs, 1), (-1, outputs, 0)):
@@ -189,11 +153,11 @@ def in_units(model: Model, into: Norm, out: Norm) -> Model:
     layers = list(model)
     unit = into.units(layers[0].weight.shape[1])
     if unit is not None:
-        layers[0] = replace(layers[0], weight=layers[0].weight * balls(unit))
+        layers[0] = replace(layers[0], weight=layers[0].weight * ba.balls(unit))
     unit = out.units(layers[-1].size)
     if unit is not None:
         last = layers[-1]
-        layers[-1] = replace(last, weight=last.weight / balls(unit)[:, None], bias=last.bias / balls(unit))
+        layers[-1] = replace(last, weight=last.weight / ba.balls(unit)[:, None], bias=last.bias / ba.balls(unit))
     return tuple(layers)
 
 
@@ -208,7 +172,7 @@ class Inputs:
     lower: Balls
     upper: Balls
     radius: Any = None
-    units: Any = ONE
+    units: Any = ba.ONE
     diamond: bool = False
 
     @property
@@ -219,17 +183,21 @@ class Inputs:
     @property
     def sides(self) -> Balls:
         """At least how far any point is from the centre, along each axis."""
-        return larger(size(self.upper - self.center), size(self.center - self.lower))
+        return ba.larger(ba.size(self.upper - self.center), ba.size(self.center - self.lower))
 
-    def extent(self, start: Any = ONE) -> arb:
+    def extent(self, start: Any = ba.ONE) -> arb:
         """At least ‖(x - center)/start‖₂ of any point."""
-        corner = norm(self.sides / start)
-        return corner if self.radius is None else smaller(corner, (self.radius * largest(self.units / start)).upper())
+        corner = ba.norm(self.sides / start)
+        return (
+            corner
+            if self.radius is None
+            else ba.smaller(corner, (self.radius * ba.largest(self.units / start)).upper())
+        )
 
     def _gaps(self) -> Balls:
         """At most how far the box is from the centre along each axis, in units."""
-        gaps = positive(larger(lower(self.lower - self.center), lower(self.center - self.upper)))
-        return lower(gaps / self.units)
+        gaps = ba.positive(ba.larger(ba.lower(self.lower - self.center), ba.lower(self.center - self.upper)))
+        return ba.lower(gaps / self.units)
 
     def empty(self) -> bool:
         """Whether the box is proved to miss the ball."""
@@ -244,13 +212,16 @@ class Inputs:
             return self
         gaps = self._gaps()
         rest = (gaps * gaps).sum() - gaps * gaps
-        reach = upper(root(positive(upper(self.radius * self.radius - rest))))
-        low, high = larger(self.lower, lower(self.center - reach)), smaller(self.upper, upper(self.center + reach))
+        reach = ba.upper(ba.root(ba.positive(ba.upper(self.radius * self.radius - rest))))
+        low, high = (
+            ba.larger(self.lower, ba.lower(self.center - reach)),
+            ba.smaller(self.upper, ba.upper(self.center + reach)),
+        )
         return self if (low > high).any() else replace(self, lower=low, upper=high)
 
     def halves(self, axis: int, at: arb) -> tuple[Inputs, Inputs]:
         """Below and above a value of an axis, which both contain; a value outside the box counts as its nearer side."""
-        at = smaller(larger(at, self.lower[axis]), self.upper[axis])
+        at = ba.smaller(ba.larger(at, self.lower[axis]), self.upper[axis])
         sides = self.upper.copy(), self.lower.copy()
         sides[0][axis] = sides[1][axis] = at
         return replace(self, upper=sides[0]), replace(self, lower=sides[1])
@@ -260,34 +231,36 @@ class Inputs:
 
         For any q it is at most a·c + δ‖q‖* + max of (a - q)·(x - c) over the box.
         """
-        found = upper(np.where(rows > 0, rows * self.upper, rows * self.lower).sum(axis=1))
+        found = ba.upper(np.where(rows > 0, rows * self.upper, rows * self.lower).sum(axis=1))
         if self.radius is None:
             return found
-        middle = dot(rows, self.center)
-        dual = largest(size(rows * self.units), axis=1) if self.diamond else norm(rows * self.units)
-        found = known_smaller(found, upper(middle + self.radius * dual))
+        middle = ba.dot(rows, self.center)
+        dual = ba.largest(ba.size(rows * self.units), axis=1) if self.diamond else ba.norm(rows * self.units)
+        found = ba.known_smaller(found, ba.upper(middle + self.radius * dual))
         if self.diamond:
             return found
         q = self.shared(rows)
-        return known_smaller(found, upper(middle + self.radius * norm(q * self.units) + self.over_box(rows - q)))
+        return ba.known_smaller(
+            found, ba.upper(middle + self.radius * ba.norm(q * self.units) + self.over_box(rows - q))
+        )
 
     def over_box(self, rows: Balls) -> Balls:
         """At least max of a·(x - c) over the box for each row a."""
-        rows, lost = mid(rows), rad(rows)
+        rows, lost = ba.mid(rows), ba.rad(rows)
         ends = np.where(rows > 0, rows * (self.upper - self.center), rows * (self.lower - self.center))
-        return upper(ends.sum(axis=1) + (lost * self.sides).sum(axis=1))
+        return ba.upper(ends.sum(axis=1) + (lost * self.sides).sum(axis=1))
 
     def shared(self, rows: Balls) -> Balls:
         """The part of each row that had better be bounded by the ball, the rest by the box; only a suggestion."""
-        units, center = floats(self.units), floats(self.center)
-        a, radius = floats(rows) * units, float(self.radius)
-        below, above = (np.broadcast_to((floats(end) - center) / units, a.shape) for end in (self.lower, self.upper))
+        units, center = ba.floats(self.units), ba.floats(self.center)
+        a, radius = ba.floats(rows) * units, float(self.radius)
+        below, above = (np.broadcast_to((ba.floats(end) - center) / units, a.shape) for end in (self.lower, self.upper))
         with np.errstate(all="ignore"):
             rate = split_rate(a, np.full(len(a), radius), below, above, _HALVINGS)[:, None]
             rate = np.where((rate > 0.0) & (rate < np.inf), rate, 0.0)
             y = np.where(rate > 0, np.clip(a / np.where(rate > 0, rate, 1.0), below, above), 0.0)
             q = rate * y / units
-        return balls(np.where(np.isfinite(q), q, 0.0))
+        return ba.balls(np.where(np.isfinite(q), q, 0.0))
 
 
 def inputs_of(region: Region, count: int, units: Array | None = None) -> Inputs | None:
@@ -299,24 +272,27 @@ def inputs_of(region: Region, count: int, units: Array | None = None) -> Inputs 
     box = region if isinstance(region, Box) else region.clip
     arrays = [region.center] if box is None else [region.center, box.lower, box.upper]
     fits = not np.ndim(region.radius) and all(np.shape(a) == (count,) and np.isfinite(a).all() for a in arrays)
-    require(fits, f"the region must be a single one, of {count} finite coordinates")
+    ba.require(fits, f"the region must be a single one, of {count} finite coordinates")
     inside = box is None or ((box.lower <= region.center) & (region.center <= box.upper)).all()
-    require(inside, "the centre of the region lies outside it")
-    unit = balls(np.ones(count) if units is None else units)
-    center, low, high = balls(region.center) / unit, *(balls(end) / unit for end in (arrays[1:] or [arrays[0]] * 2))
+    ba.require(inside, "the centre of the region lies outside it")
+    unit = ba.balls(np.ones(count) if units is None else units)
+    center, low, high = (
+        ba.balls(region.center) / unit,
+        *(ba.balls(end) / unit for end in (arrays[1:] or [arrays[0]] * 2)),
+    )
     if isinstance(region, Box):
-        return Inputs(center, lower(low), upper(high))
+        return Inputs(center, ba.lower(low), ba.upper(high))
     radius: Any = ball(float(region.radius))
-    scale = balls(np.broadcast_to(region.units, (count,))) / unit
-    require(radius.is_finite() and radius >= 0, f"a radius must be finite and at least 0, got {region.radius}")
-    ends = lower(center - radius * scale), upper(center + radius * scale)
+    scale = ba.balls(np.broadcast_to(region.units, (count,))) / unit
+    ba.require(radius.is_finite() and radius >= 0, f"a radius must be finite and at least 0, got {region.radius}")
+    ends = ba.lower(center - radius * scale), ba.upper(center + radius * scale)
     if box is not None:
-        ends = larger(ends[0], lower(low)), smaller(ends[1], upper(high))
+        ends = ba.larger(ends[0], ba.lower(low)), ba.smaller(ends[1], ba.upper(high))
     if region.norm.name == "linf":
         return Inputs(center, *ends)
     if region.plain and units is None:
         return Inputs(center, *ends, radius)
-    return Inputs(center, *ends, radius, upper(scale), region.norm.name == "l1")
+    return Inputs(center, *ends, radius, ba.upper(scale), region.norm.name == "l1")
 
 
 def fewer(model: Model, inputs: Inputs) -> tuple[Model, Inputs, arb]:
@@ -325,17 +301,17 @@ def fewer(model: Model, inputs: Inputs) -> tuple[Model, Inputs, arb]:
     It is on fewer inputs where the first layer W has more inputs than neurons: a square matrix R, any that has an
     inverse, takes its place, and Q is R⁻¹W, W in its balls. The ball counts, not the box that cuts it.
     """
-    W = floats(model[0].weight)
+    W = ba.floats(model[0].weight)
     factors = triangular_factor(W) if inputs.plain and W.shape[1] > len(W) else None
     if factors is None:
         return model, inputs, arb(1)
-    R = balls(factors[0])
-    Q = solve(R, model[0].weight)
-    stretch = largest_eigenvalue(image(Q, None)).sqrt().upper()
-    center = dot(Q, inputs.center)
-    radius = (stretch * inputs.radius + norm(rad(center))).upper()
-    middle = mid(center)
-    moved = Inputs(middle, lower(middle - radius), upper(middle + radius), radius)
+    R = ba.balls(factors[0])
+    Q = ba.solve(R, model[0].weight)
+    stretch = ba.largest_eigenvalue(ba.image(Q, None)).sqrt().upper()
+    center = ba.dot(Q, inputs.center)
+    radius = (stretch * inputs.radius + ba.norm(ba.rad(center))).upper()
+    middle = ba.mid(center)
+    moved = Inputs(middle, ba.lower(middle - radius), ba.upper(middle + radius), radius)
     return (replace(model[0], weight=R), *model[1:]), moved, stretch
 
 
@@ -352,9 +328,9 @@ def slopes_of(views: Sequence[View]) -> Interval:
 
 def halved(slopes: Interval) -> tuple[Balls, Balls]:
     """The middle of each range of slopes, and at least how far its ends are."""
-    m = mid((slopes[0] + slopes[1]) / 2)
-    r = larger(upper(slopes[1] - m), upper(m - slopes[0]))
-    require(is_finite(r).all(), "a slope has no bound")
+    m = ba.mid((slopes[0] + slopes[1]) / 2)
+    r = ba.larger(ba.upper(slopes[1] - m), ba.upper(m - slopes[0]))
+    ba.require(ba.is_finite(r).all(), "a slope has no bound")
     return m, r
 
 
@@ -371,33 +347,35 @@ def advance(S: Balls, slopes: Interval, hint: Balls | None = None, signed: bool 
     on = np.flatnonzero((r > 0) & (signed | (np.diagonal(S) > 0)))
     inner = r[on, None] * S[np.ix_(on, on)] * r[on]
     if signed:
-        floor = largest(size(S)) * arb(2) ** -30 + arb(2) ** -300
-        safe = mid(2 * np.abs(inner).sum(axis=1) + r[on] * r[on] * floor)
+        floor = ba.largest(ba.size(S)) * arb(2) ** -30 + arb(2) ** -300
+        safe = ba.mid(2 * np.abs(inner).sum(axis=1) + r[on] * r[on] * floor)
     else:  # |S_ij| ≤ a_i a_j, a = sqrt(diag S), so T_j > r_j a_j Σ r_i a_i suffices
-        axes = root(np.diagonal(S))
-        safe = mid(r[on] * axes[on] * (2 * (r[on] * axes[on]).sum() + norm(np.abs(m) * axes)))
+        axes = ba.root(np.diagonal(S))
+        safe = ba.mid(r[on] * axes[on] * (2 * (r[on] * axes[on]).sum() + ba.norm(np.abs(m) * axes)))
     T = feasible(inner, safe, None if hint is None else hint[on])
     P, side = m[:, None] * S * m, r[on, None] * S[on] * m
     if on.size:
-        P = P + dot(side.T, solve(diagonal(T) - inner, side))
+        P = P + ba.dot(side.T, ba.solve(ba.diagonal(T) - inner, side))
     P[on, on] += T
-    return at_least(P)
+    return ba.at_least(P)
 
 
 def carry(model: Model, slopes: Sequence[Interval], chain: Chain, multipliers: Sequence[Array] | None) -> Balls:
     """The ellipsoid of the outputs, from the unit ball of the inputs, for slopes in their ranges."""
     check_elementwise(model)
-    S = image(model[0].weight, None)
+    S = ba.image(model[0].weight, None)
     for index, (layer, ends) in enumerate(zip(model[1:], slopes, strict=True)):
         scale = arb(4) ** int(sum(chain.powers[: index + 1]))
-        S = image(layer.weight, advance(S, ends, None if multipliers is None else balls(multipliers[index]) * scale))
+        S = ba.image(
+            layer.weight, advance(S, ends, None if multipliers is None else ba.balls(multipliers[index]) * scale)
+        )
     return S
 
 
 def carry_alone(model: Model, slopes: Sequence[Interval]) -> Balls:
     """The same with multipliers that suit these slopes."""
-    chain = Chain.of([floats(layer.weight) for layer in model])
-    about = [(floats(a), floats(b)) for a, b in slopes]
+    chain = Chain.of([ba.floats(layer.weight) for layer in model])
+    about = [(ba.floats(a), ba.floats(b)) for a, b in slopes]
     return carry(model, slopes, chain, chain.suggest(about, None, ROUNDS, 0.0)[1])
 
 
@@ -407,9 +385,9 @@ def feasible(inner: Balls, safe: Balls, hint: Balls | None) -> Balls:
         start = np.where(hint > 0, hint, safe)
         for attempt in range(_TRIES):
             T = start if not attempt else start * (1 + arb(2) ** (2 * attempt - 44))
-            if positive_definite(diagonal(T) - inner):
+            if ba.positive_definite(ba.diagonal(T) - inner):
                 return T
-    if positive_definite(diagonal(safe) - inner):
+    if ba.positive_definite(ba.diagonal(safe) - inner):
         return safe
     raise ProofFailed("no multipliers make the step of a layer valid")
 
@@ -419,7 +397,7 @@ class Lines:
 
     def __init__(self, views: Sequence[View], slopes: Interval, down: Balls, up: Balls) -> None:
         bounded = all(view.low.is_finite() and view.high.is_finite() for view in views)
-        require(bounded, "a line needs a bounded interval: a layer before has none")
+        ba.require(bounded, "a line needs a bounded interval: a layer before has none")
         self.slopes, self.down, self.up = slopes, down, up
         found = np.empty((4, len(views)), dtype=object)
         for k, (view, alpha, beta) in enumerate(zip(views, *slopes, strict=True)):
@@ -427,7 +405,7 @@ class Lines:
                 ends = view.arcs[0].first[0], view.arcs[-1].last[0]
                 self.down[k] = self.up[k] = alpha
                 offset = ends[0] - alpha * view.low
-                found[:, k] = offset, offset, smaller(*map(lower, ends)), larger(*map(upper, ends))
+                found[:, k] = offset, offset, ba.smaller(*map(ba.lower, ends)), ba.larger(*map(ba.upper, ends))
             else:
                 found[:, k] = (-view.top(-1, -down[k]), view.top(1, up[k]), -view.top(-1, arb(0)), view.top(1, arb(0)))
         self.low, self.high, self.floor, self.roof = found
@@ -447,13 +425,13 @@ def suggested_lines(layer: Layer, interval: Interval, slopes: Interval) -> Inter
     """
     assert layer.neurons is not None
     found, some = (slopes[0].copy(), slopes[0].copy()), np.flatnonzero(slopes[0] < slopes[1])
-    (low, high), neurons = (floats(end[some]) for end in interval), layer.neurons.take(some)
+    (low, high), neurons = (ba.floats(end[some]) for end in interval), layer.neurons.take(some)
     with np.errstate(all="ignore"):
         told = ((neurons.value(high) - neurons.value(low)) / (high - low),) * 2
         if any(row.row.kinks or np.isfinite(row.row.period) for row, _ in neurons.groups):
             told = suggested(neurons, (low, high))
     for line, slope in zip(found, told, strict=True):
-        line[some] = balls(np.where(np.isfinite(slope), slope, 0.0))
+        line[some] = ba.balls(np.where(np.isfinite(slope), slope, 0.0))
     return found
 
 
@@ -483,8 +461,8 @@ class Trace:
         weight, bias = layer.weight[some], layer.bias[some]
         found = self.above(index, np.vstack([weight, -weight]))
         low, high = known[0].copy(), known[1].copy()
-        new = lower(bias - found[len(some) :]), upper(bias + found[: len(some)])
-        low[some], high[some] = both((low[some], high[some]), new)
+        new = ba.lower(bias - found[len(some) :]), ba.upper(bias + found[: len(some)])
+        low[some], high[some] = ba.both((low[some], high[some]), new)
         return low, high
 
     def boxed(self, index: int) -> Interval:
@@ -498,7 +476,7 @@ class Trace:
 
     def seen(self, index: int) -> Balls:
         """At least the size of what enters a layer."""
-        return sizes_within(self._ends(index))
+        return ba.sizes_within(self._ends(index))
 
     def above(self, index: int, rows: Balls, extra: Sequence[Balls] = ()) -> Balls:
         """At least max of rows·z, z what enters the layer ``index``; ``extra`` adds multiples of earlier v.
@@ -506,8 +484,8 @@ class Trace:
         Rows are cut to their midpoints at every layer; the rest, a multiple of what enters there, goes to the offset.
         """
         stop = 0 if self.depth is None else max(0, index - self.depth)
-        offset = dot(rad(rows), self.seen(index))
-        rows = mid(rows)
+        offset = ba.dot(ba.rad(rows), self.seen(index))
+        rows = ba.mid(rows)
         for back in range(index - 1, stop - 1, -1):
             layer, lines = self.model[back], self.lines[back]
             up = rows > 0
@@ -515,19 +493,19 @@ class Trace:
             rest, some = rows, (..., slice(len(lines.up)))
             rows = rows[some] * np.where(up[some], lines.up, lines.down)
             if lines.mixed is not None:
-                through = dot(rest[:, len(lines.up) :], lines.mixed)
+                through = ba.dot(rest[:, len(lines.up) :], lines.mixed)
                 through[some] += rows
                 rows = through
             if extra:
                 rows = rows + extra[back]
-            offset = offset + dot(rows, layer.bias)
-            rows = dot(rows, layer.weight)
-            offset = offset + dot(rad(rows), self.seen(back))
-            rows = mid(rows)
+            offset = offset + ba.dot(rows, layer.bias)
+            rows = ba.dot(rows, layer.weight)
+            offset = offset + ba.dot(ba.rad(rows), self.seen(back))
+            rows = ba.mid(rows)
         if not stop:
-            return upper(offset + self.inputs.support(rows))
+            return ba.upper(offset + self.inputs.support(rows))
         last = self.lines[stop - 1]
-        return upper(offset + np.where(rows > 0, rows * last.roof, rows * last.floor).sum(axis=1))
+        return ba.upper(offset + np.where(rows > 0, rows * last.roof, rows * last.floor).sum(axis=1))
 
     def ends(self) -> Interval:
         """Between which numbers the outputs lie."""
@@ -536,12 +514,12 @@ class Trace:
 
     def entries(self) -> Balls:
         """At least the size of each entry of the Jacobian, (outputs, inputs)."""
-        return sizes_within(jacobian(self.model, self.slopes))
+        return ba.sizes_within(jacobian(self.model, self.slopes))
 
     def outputs(self, rows: Balls) -> Balls:
         """At least max of rows·v_N."""
         last = self.model[-1]
-        return upper(self.above(len(self.model) - 1, dot(rows, last.weight)) + dot(rows, last.bias))
+        return ba.upper(self.above(len(self.model) - 1, ba.dot(rows, last.weight)) + ba.dot(rows, last.bias))
 
 
 def relaxed(model: Model, inputs: Inputs, intervals: list[Interval]) -> Trace | None:
@@ -551,7 +529,7 @@ def relaxed(model: Model, inputs: Inputs, intervals: list[Interval]) -> Trace | 
     """
     trace = Trace(model, inputs)
     for index, layer in enumerate(model[:-1]):
-        low, high = both(intervals[index], trace.boxed(index))
+        low, high = ba.both(intervals[index], trace.boxed(index))
         views = layer.views((low, high))
         some = [k for k, view in enumerate(views) if _undecided(layer.plain[k], view)]
         low, high = trace.interval(index, (low, high), np.array([*some, *range(len(views), layer.size)], dtype=int))
@@ -583,23 +561,23 @@ def centre_values(model: Model, point: Balls) -> list[tuple[Balls, Balls]]:
     found: list[tuple[Balls, Balls]] = []
     z, error = point, None
     for layer in model:
-        v = dot(layer.weight, z) + layer.bias
-        fresh, middle = rad(v), mid(v)
-        S = None if error is None else image(layer.weight, error)
-        total = fresh if S is None else upper(root(np.diagonal(S)) + fresh)
+        v = ba.dot(layer.weight, z) + layer.bias
+        fresh, middle = ba.rad(v), ba.mid(v)
+        S = None if error is None else ba.image(layer.weight, error)
+        total = fresh if S is None else ba.upper(ba.root(np.diagonal(S)) + fresh)
         found.append((middle, total))
         if layer.plain or layer.coupling:
             pairs = zip(layer.plain, middle[: len(layer.plain)], strict=True)
             values = np.array([f.value(x) for f, x in pairs], dtype=object)
-            S = added(S, fresh)
-            slopes = slopes_of(layer.views(around(middle, total)))
+            S = ba.added(S, fresh)
+            slopes = slopes_of(layer.views(ba.around(middle, total)))
             if layer.coupling is not None:  # a difference of values is a mean Jacobian times that of what enters
                 values = couplings.values(layer.coupling, middle, values)
-                J = couplings.derivative(layer.coupling, hull(*around(middle, total)), hull(*slopes))
-                P = None if S is None else image(J, S)
+                J = couplings.derivative(layer.coupling, ba.hull(*ba.around(middle, total)), ba.hull(*slopes))
+                P = None if S is None else ba.image(J, S)
             else:
                 P = None if S is None else advance(S, slopes)
-            z, error = mid(values), added(P, rad(values))
+            z, error = ba.mid(values), ba.added(P, ba.rad(values))
     return found
 
 
@@ -617,39 +595,39 @@ class Pass:
         self.slopes: list[Interval] = []
         self.spreads: list[Balls] = []
         names = [type(enclosure).__name__ for enclosure in hints.enclosures]
-        require(not set(names) - {"Linear", "Lipschitz"}, f"there is no rule for the enclosures {', '.join(names)}")
+        ba.require(not set(names) - {"Linear", "Lipschitz"}, f"there is no rule for the enclosures {', '.join(names)}")
         depths = [getattr(e, "depth", None) for e, name in zip(hints.enclosures, names) if name == "Linear"]
-        require(all(depth is None or depth >= 0 for depth in depths), "a linear enclosure has a depth of at least 0")
+        ba.require(all(depth is None or depth >= 0 for depth in depths), "a linear enclosure has a depth of at least 0")
         self.traces = [] if inputs is None else [Trace(model, inputs, depth) for depth in depths]
         start, count = hints.start, model[0].weight.shape[1]
-        self.start = ONE if start is None else hinted(start, count)
-        require(np.all(self.start > 0) and np.all(is_finite(self.start)), "a sweep must start with finite axes")
+        self.start = ba.ONE if start is None else ba.hinted(start, count)
+        ba.require(np.all(self.start > 0) and np.all(ba.is_finite(self.start)), "a sweep must start with finite axes")
         local = "Lipschitz" in names and inputs is not None
         centers = centre_values(model[:-1], inputs.center) if local and inputs else []
         first = model[0].weight * self.start
         P: Balls | None = None
-        self.S = zeros(0, 0)
+        self.S = ba.zeros(0, 0)
         coupled = any(layer.coupling is not None for layer in model)
         ends = (inputs.lower, inputs.upper) if inputs is not None and coupled else None
         for index, layer in enumerate(model[:-1]):
-            interval = known[index] if known else unbounded(layer.size)
+            interval = known[index] if known else ba.unbounded(layer.size)
             if local or carry:
-                self.S = image(layer.weight if index else first, P)
+                self.S = ba.image(layer.weight if index else first, P)
                 self.spreads.append(self.S)
             if local and inputs:
                 value, error = centers[index]
-                reach = inputs.extent(self.start) * root(np.diagonal(self.S)) + error
-                interval = both(interval, around(value, reach))
-            interval = interval if ends is None else both(interval, layer.interval(ends))
+                reach = inputs.extent(self.start) * ba.root(np.diagonal(self.S)) + error
+                interval = ba.both(interval, ba.around(value, reach))
+            interval = interval if ends is None else ba.both(interval, layer.interval(ends))
             for trace in self.traces:
                 interval = trace.interval(index, interval)
             empty = (interval[0] > interval[1]).any()
-            require(not empty, f"the intervals of layer {index + 1} are empty: the hints contradict themselves")
+            ba.require(not empty, f"the intervals of layer {index + 1} are empty: the hints contradict themselves")
             views = layer.views(interval)
             self.intervals.append(interval)
             self.slopes.append(slopes_of(views))
             for number, trace in enumerate(self.traces):
-                told = (hinted(line, len(views)) for line in hints.lines[number * (len(model) - 1) + index])
+                told = (ba.hinted(line, len(views)) for line in hints.lines[number * (len(model) - 1) + index])
                 trace.lines.append(Lines(views, self.slopes[-1], *told))
             ends = layer.ends(interval, views) if coupled else None
             if local or carry:
@@ -658,7 +636,7 @@ class Pass:
                 for trace in self.traces:
                     trace.lines[-1].couple(layer.coupling, interval, ends)
         if carry:
-            self.S = image(model[-1].weight if len(model) > 1 else first, P)
+            self.S = ba.image(model[-1].weight if len(model) > 1 else first, P)
 
     def step(
         self, index: int, interval: Interval, ends: Interval | None, centers: Sequence[Interval]
@@ -668,7 +646,7 @@ class Pass:
         if layer.coupling is None or ends is None:
             return advance(self.S, self.slopes[index], hint), ends
         reach = self.inputs.extent(self.start) if centers and self.inputs else None
-        middle, error = centers[index] if centers else (mid((interval[0] + interval[1]) / 2), zeros(layer.size))
+        middle, error = centers[index] if centers else (ba.mid((interval[0] + interval[1]) / 2), ba.zeros(layer.size))
         where = couplings.Around(self.S, interval, middle, error, reach)
         M, units, ends = couplings.form(layer.coupling, where, *halved(self.slopes[index]), ends)
         return couplings.advance(self.S, M, units, hint), ends
@@ -679,7 +657,7 @@ class Pass:
         told, count = self.hints.multipliers[index], layer.size if layer.coupling is None else layer.coupling.width
         if 0 < np.size(told) < count and count % np.size(told) == 0:  # one for each channel of a convolution
             told = np.repeat(told, count // np.size(told))
-        return hinted(told, count) * arb(4) ** int(self.hints.exponents[index])
+        return ba.hinted(told, count) * arb(4) ** int(self.hints.exponents[index])
 
     def bounds(self, norms: Norms = PLAIN) -> Sequence[Callable[[], arb]]:
         """Ways to bound the Lipschitz constant between norms without units, the cheapest first.
@@ -688,7 +666,7 @@ class Pass:
         """
         ways: list[Callable[[], arb]] = [lambda: self.by_ellipsoid(norms)]
         if not norms.plain:
-            ways.append(lambda: induced_norm(jacobian(self.model, self.slopes), norms))
+            ways.append(lambda: ba.induced_norm(jacobian(self.model, self.slopes), norms))
         if norms.input.name == "l1":
             ways.append(lambda: self.by_columns(norms, [None]))
             if norms.output.name == "linf":
@@ -699,18 +677,18 @@ class Pass:
         """The largest norm of a column of the Jacobian, or of some of its rows."""
         pairs = itertools.product(range(self.model[0].weight.shape[1]), rows)
         parts = [part_of(self.model, 0, len(self.model), [column], row) for column, row in pairs]
-        return largest(np.array([ellipsoid_norm(carry_alone(one, self.slopes), norms.output) for one in parts]))
+        return ba.largest(np.array([ba.ellipsoid_norm(carry_alone(one, self.slopes), norms.output) for one in parts]))
 
     def by_ellipsoid(self, norms: Norms = PLAIN) -> arb:
         """√max zᵀSz, times what the start has to be enlarged by to hold the unit ball of the inputs."""
-        found = ellipsoid_norm(self.S, norms.output)
+        found = ba.ellipsoid_norm(self.S, norms.output)
         return (found * gain(norms, self.start, self.model[0].weight.shape[1])).upper()
 
 
 def gain(norms: Norms, start: Any, count: int) -> arb:
     """At least the largest ‖x/h‖₂ for ‖x‖ ≤ 1, h the start."""
-    inverse = balls(np.ones(count)) / start
-    return norm(inverse) if norms.input.name == "linf" else largest(upper(inverse))
+    inverse = ba.balls(np.ones(count)) / start
+    return ba.norm(inverse) if norms.input.name == "linf" else ba.largest(ba.upper(inverse))
 
 
 def jacobian(model: Model, slopes: Sequence[Interval]) -> Interval:
@@ -718,20 +696,24 @@ def jacobian(model: Model, slopes: Sequence[Interval]) -> Interval:
     check_elementwise(model)
     weights = [layer.weight for layer in model]
     forth, back = _multiplied(weights, slopes), _multiplied([weight.T for weight in weights[::-1]], slopes[::-1])
-    return both(forth, (back[0].T, back[1].T))
+    return ba.both(forth, (back[0].T, back[1].T))
 
 
 def _multiplied(weights: Sequence[Balls], slopes: Sequence[Interval]) -> Interval:
     """Each entry is within [low, high]; a slope multiplies a row, a weight adds up rows by its signs."""
-    low, high = lower(weights[0]), upper(weights[0])
+    low, high = ba.lower(weights[0]), ba.upper(weights[0])
     for weight, (alpha, beta) in zip(weights[1:], slopes, strict=True):
         ends = [x * s[:, None] for x in (low, high) for s in (alpha, beta)]
-        low, high = smaller.reduce([lower(x) for x in ends]), larger.reduce([upper(x) for x in ends])
-        middle = mid(weight)
-        up, down, lost = positive(middle), -positive(-middle), dot(rad(weight), sizes_within((low, high)))
+        low, high = ba.smaller.reduce([ba.lower(x) for x in ends]), ba.larger.reduce([ba.upper(x) for x in ends])
+        middle = ba.mid(weight)
+        up, down, lost = (
+            ba.positive(middle),
+            -ba.positive(-middle),
+            ba.dot(ba.rad(weight), ba.sizes_within((low, high))),
+        )
         low, high = (
-            lower(dot(up, low) + dot(down, high) - lost),
-            upper(dot(up, high) + dot(down, low) + lost),
+            ba.lower(ba.dot(up, low) + ba.dot(down, high) - lost),
+            ba.upper(ba.dot(up, high) + ba.dot(down, low) + lost),
         )
     return low, high
 
@@ -740,9 +722,9 @@ def norm_product(model: Model) -> arb:
     """The norms of all layers, times their steepest slopes: layer by layer, skips and max pools not seen as such."""
     bound = arb(1)
     for layer in model:
-        bound = bound * spectral(layer.weight)
+        bound = bound * ba.spectral(layer.weight)
         if layer.functions:
-            bound = bound * largest(size(np.concatenate(layer.slopes(unbounded(layer.size)))))
+            bound = bound * ba.largest(ba.size(np.concatenate(layer.slopes(ba.unbounded(layer.size)))))
     return bound.upper()
 
 
@@ -750,7 +732,7 @@ def least_of(ways: Sequence[Callable[[], arb]], claim: arb) -> arb:
     """The first of several bounds that is at most a claim, or else the least of them."""
     found = arb.pos_inf()
     for way in ways:
-        found = known_smaller(found, way())
+        found = ba.known_smaller(found, way())
         if found <= claim:
             break
     return found

@@ -15,25 +15,9 @@ import numpy as np
 from flint import arb
 from scipy import linalg
 
+from lipcert.audit import balls as ba
 from lipcert.audit import engine
-from lipcert.audit.balls import (
-    ONE,
-    Balls,
-    Exhausted,
-    Interval,
-    balls,
-    dot,
-    ellipsoid_norm,
-    floats,
-    induced_norm,
-    is_finite,
-    larger,
-    require,
-    smaller,
-    solve,
-    unbounded,
-    zeros,
-)
+from lipcert.audit.balls import Balls, Interval
 from lipcert.audit.engine import Inputs, Model, Trace
 from lipcert.audit.taylor import MOST_INPUTS, MOST_NEURONS, Expansion
 from lipcert.definitions.functions import ball, jet
@@ -76,11 +60,11 @@ def no_input(model: Model, intervals: Sequence[Interval], multipliers: Sequence[
 def _table(model: Model, intervals: Sequence[Interval], multipliers: Sequence[Balls], start: int) -> Balls | None:
     """A row λ_j (a_j, c_j - t_j) for each λ_j ≠ 0; None if an arc before is not straight, or an end is infinite."""
     n = model[start].weight.shape[1] if not start else model[start - 1].size
-    v, rows = np.hstack([balls(np.eye(n)), zeros(n, 1)]), []
+    v, rows = np.hstack([ba.balls(np.eye(n)), ba.zeros(n, 1)]), []
     for index in range(max(start - 1, 0), len(intervals)):
         layer, told = model[index], multipliers[index]
         if index >= start:
-            v = dot(layer.weight, v)
+            v = ba.dot(layer.weight, v)
             v[:, n] += layer.bias
         some = np.flatnonzero(told != 0)
         ends = np.where(told > 0, *intervals[index])[some]
@@ -92,12 +76,12 @@ def _table(model: Model, intervals: Sequence[Interval], multipliers: Sequence[Ba
         views = layer.views(intervals[index])
         if any(len(view.arcs) > 1 or view.arcs[0].bend for view in views):
             return None
-        at = [larger(view.low, smaller(view.high, arb(0))) for view in views]
+        at = [ba.larger(view.low, ba.smaller(view.high, arb(0))) for view in views]
         jets = np.array([jet(view.arcs[0].formula, x) for view, x in zip(views, at, strict=True)], dtype=object)
         v = v * jets[:, 1:]
         v[:, n] += jets[:, 0] - jets[:, 1] * at
     table = np.vstack(rows)
-    return table if is_finite(table).all() else None
+    return table if ba.is_finite(table).all() else None
 
 
 def _contradict(table: Balls) -> bool:
@@ -105,10 +89,10 @@ def _contradict(table: Balls) -> bool:
     met = np.flatnonzero((table[:, :-1] != 0).any(axis=0))  # a ball without radius around zero is zero
     if not 0 < len(met) < len(table):
         return bool(not len(met) and table[:, -1].sum() < 0)
-    order = linalg.qr(floats(table[:, met]).T, mode="r", pivoting=True)[1]
+    order = linalg.qr(ba.floats(table[:, met]).T, mode="r", pivoting=True)[1]
     basis, rest = order[: len(met)], order[len(met) :]
     try:
-        u = solve(table[np.ix_(basis, met)].T, -table[np.ix_(rest, met)].sum(axis=0)[:, None])[:, 0]
+        u = ba.solve(table[np.ix_(basis, met)].T, -table[np.ix_(rest, met)].sum(axis=0)[:, None])[:, 0]
     except ProofFailed:
         return False
     return bool((u > 0).all() and (u * table[basis, -1]).sum() + table[rest, -1].sum() < 0)
@@ -132,7 +116,7 @@ class Piece:
             boxes = self.inputs.halves(index, at)
         else:
             low, high = (end.copy() for end in self.intervals[layer])
-            low[index], high[index] = larger(at, low[index]), smaller(at, high[index])
+            low[index], high[index] = ba.larger(at, low[index]), ba.smaller(at, high[index])
             parts[0][layer], parts[1][layer] = (self.intervals[layer][0], high), (low, self.intervals[layer][1])
         return [Piece(box, ends, node, self.depth + 1) for box, ends, node in zip(boxes, parts, nodes, strict=True)]
 
@@ -143,13 +127,13 @@ class Cuts:
     def __init__(self, tree: Any) -> None:
         cuts, voids = (tree.layer, tree.index, tree.value, tree.child), (tree.void, tree.neuron, tree.weight)
         if any(len({np.shape(column) for column in group}) != 1 for group in (cuts, voids)):
-            raise Exhausted("the columns of the tree differ in length")
+            raise ba.Exhausted("the columns of the tree differ in length")
         rows = zip(*(column.tolist() for column in cuts), strict=True)
         self.nodes = {node: row for node, row in enumerate(rows) if row[0] != _LEAF}
         children = [child for *_, first in self.nodes.values() for child in (first, first + 1)]
         later = all(node < first for node, (*_, first) in self.nodes.items())
         if not later or sorted(children) != list(range(1, len(tree.layer))):
-            raise Exhausted("the pieces do not cover the region: a node lacks a child, or has more than one parent")
+            raise ba.Exhausted("the pieces do not cover the region: a node lacks a child, or has more than one parent")
         self.voids: dict[int | None, dict[int, float]] = {}
         for node, neuron, weight in zip(*voids, strict=True):
             self.voids.setdefault(int(node), {})[int(neuron)] = float(weight)
@@ -160,7 +144,7 @@ class Cuts:
         layer, index, value, child = self.nodes[piece.node]
         limits = [len(piece.inputs.lower), *(len(low) for low, _ in piece.intervals)]
         if not -1 <= layer < len(limits) - 1 or not 0 <= index < limits[layer + 1] or not np.isfinite(value):
-            raise Exhausted("the tree cuts something that the network does not have")
+            raise ba.Exhausted("the tree cuts something that the network does not have")
         return piece.halves(layer, index, ball(value), (child, child + 1))
 
     def weights(self, piece: Piece) -> list[Balls] | None:
@@ -169,8 +153,8 @@ class Cuts:
         if told is None:
             return None
         sizes = [len(low) for low, _ in piece.intervals]
-        row = balls([told.get(neuron, 0.0) for neuron in range(sum(sizes))])
-        return np.split(row, np.cumsum(sizes)[:-1]) if is_finite(row).all() else None
+        row = ba.balls([told.get(neuron, 0.0) for neuron in range(sum(sizes))])
+        return np.split(row, np.cumsum(sizes)[:-1]) if ba.is_finite(row).all() else None
 
 
 class Cover:
@@ -188,7 +172,7 @@ class Cover:
         self.model, self.cuts, self.what, self.bounded = model, Cuts(tree), what, inputs is not None
         self.settles, self.shares = settles, list[Array]()
         count = model[0].weight.shape[1]
-        inputs = inputs or Inputs(zeros(count), *unbounded(count))
+        inputs = inputs or Inputs(ba.zeros(count), *ba.unbounded(count))
         self.root = Piece(inputs, list(known))
         curved = self.bounded and any(any(f.bends) for layer in model for f in layer.functions)
         few = len(inputs.center) <= MOST_INPUTS and all(layer.size <= MOST_NEURONS for layer in model)
@@ -217,7 +201,7 @@ class Cover:
             if not self._leaf(piece):
                 self.extra -= 1
                 if self.extra < 0:
-                    raise Exhausted(f"{self.what}, which the second opinion cannot prove for a leaf of its tree")
+                    raise ba.Exhausted(f"{self.what}, which the second opinion cannot prove for a leaf of its tree")
                 todo += self._further(piece)
 
     def _leaf(self, piece: Piece) -> bool:
@@ -253,9 +237,9 @@ class Cover:
             low, high = (side[k] for side in piece.intervals[index])
             inner = [mark for mark in self.model[index].functions[k].on(low, high).marks if low < mark < high]
             return piece.halves(index, k, inner[0].mid() if inner else ((low + high) / 2).mid())
-        require(self.bounded, f"{self.what}, which the second opinion cannot prove for a leaf of its tree")
+        ba.require(self.bounded, f"{self.what}, which the second opinion cannot prove for a leaf of its tree")
         low, high = piece.inputs.lower, piece.inputs.upper
-        axis = int(np.argmax(floats(high - low)))
+        axis = int(np.argmax(ba.floats(high - low)))
         return piece.halves(_AXIS, axis, ((low[axis] + high[axis]) / 2).mid())
 
     def _void(self, piece: Piece, trace: Trace) -> bool:
@@ -270,7 +254,7 @@ class Cover:
         for row, (low, high) in zip(rows, piece.intervals, strict=True):
             some = np.flatnonzero(row != 0)
             asked += (row[some] * np.where(row[some] > 0, low[some], high[some])).sum() if some.size else 0
-        above = trace.above(len(rows), zeros(1, len(rows[-1])), [row[None] for row in rows])
+        above = trace.above(len(rows), ba.zeros(1, len(rows[-1])), [row[None] for row in rows])
         return bool(above[0] < asked)
 
 
@@ -279,13 +263,13 @@ class Lipschitz:
 
     def __init__(
         self, model: Model, inputs: Inputs | None, known: Sequence[Interval], tree: Any, claim: arb,
-        norms: Norms = PLAIN, start: Any = ONE,
+        norms: Norms = PLAIN, start: Any = ba.ONE,
     ) -> None:  # fmt: skip
         self.norms, self.claim, self.worst = norms, claim, arb(0)
         first = model[0].weight
         self.model, self.factor = model, engine.gain(norms, start, first.shape[1])
         self.carried = (replace(model[0], weight=first * start), *model[1:])
-        self.chain = Chain.of([floats(layer.weight) for layer in self.carried])
+        self.chain = Chain.of([ba.floats(layer.weight) for layer in self.carried])
         self.multipliers: list[Array] | None = None
         what = f"the certificate claims {float(claim)!r}"
         self.cover = Cover(model, inputs, known, tree, what, self._settles)
@@ -302,12 +286,12 @@ class Lipschitz:
         """Whether a bound of a leaf is at most the claim."""
         if not bound <= self.claim:
             return False
-        self.worst = larger(self.worst, bound)
+        self.worst = ba.larger(self.worst, bound)
         return True
 
     def _by_slopes(self, slopes: list[Interval]) -> bool:
         """By ellipsoids with suggested multipliers, or by an interval for each entry of the Jacobian."""
-        about = [(floats(a), floats(b)) for a, b in slopes]
+        about = [(ba.floats(a), ba.floats(b)) for a, b in slopes]
         settled = all((alpha == beta).all() for alpha, beta in slopes)
         goal = float(self.claim) / float(self.factor)
         found, self.multipliers, self.cover.shares = self.chain.suggest(
@@ -318,8 +302,8 @@ class Lipschitz:
             return True
         if not settled and self.norms.plain:
             return False
-        return self._noted(induced_norm(engine.jacobian(self.model, slopes), self.norms))
+        return self._noted(ba.induced_norm(engine.jacobian(self.model, slopes), self.norms))
 
     def _carried(self, slopes: list[Interval]) -> arb:
         S = engine.carry(self.carried, slopes, self.chain, self.multipliers)
-        return (ellipsoid_norm(S, self.norms.output) * self.factor).upper()
+        return (ba.ellipsoid_norm(S, self.norms.output) * self.factor).upper()

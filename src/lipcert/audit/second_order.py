@@ -24,34 +24,9 @@ from typing import Any
 import numpy as np
 from flint import arb, arb_poly, arb_series, ctx
 
+from lipcert.audit import balls as ba
 from lipcert.audit import engine
-from lipcert.audit.balls import (
-    Balls,
-    Interval,
-    at_least,
-    balls,
-    diagonal,
-    dot,
-    floats,
-    hinted,
-    image,
-    larger,
-    largest,
-    largest_eigenvalue,
-    mid,
-    norm,
-    plus_diagonal,
-    positive,
-    positive_definite,
-    rad,
-    require,
-    root,
-    size,
-    smaller,
-    solve,
-    upper,
-    zeros,
-)
+from lipcert.audit.balls import Balls, Interval
 from lipcert.audit.engine import Inputs, Model
 from lipcert.definitions.functions import Formula, Function, View, ball, least, most
 from lipcert.errors import ProofFailed
@@ -172,7 +147,7 @@ class Place:
 
     @property
     def radius(self) -> Any:
-        require(self.inputs.plain, "bounds of rows to second order are about ℓ2 balls only")
+        ba.require(self.inputs.plain, "bounds of rows to second order are about ℓ2 balls only")
         return self.inputs.radius
 
     @cached_property
@@ -191,15 +166,15 @@ class Place:
         """
         if not top < mu:
             return arb.pos_inf()
-        weight, W = self.model[0].weight, floats(self.model[0].weight)
+        weight, W = self.model[0].weight, ba.floats(self.model[0].weight)
         try:
-            guess = np.linalg.solve(float(mu) * np.eye(W.shape[1]) - W.T @ floats(B) @ W, floats(g))
+            guess = np.linalg.solve(float(mu) * np.eye(W.shape[1]) - W.T @ ba.floats(B) @ W, ba.floats(g))
         except np.linalg.LinAlgError:
             guess = np.zeros(W.shape[1])
-        y = balls(np.where(np.isfinite(guess), guess, 0.0))
-        rest = g - y * mu + dot(dot(B, dot(weight, y)), weight)
-        length = norm(size(rest))
-        total = dot(y, (g + rest)[:, None])[0] + length * length / (mu - top) + mu * self.radius * self.radius
+        y = ba.balls(np.where(np.isfinite(guess), guess, 0.0))
+        rest = g - y * mu + ba.dot(ba.dot(B, ba.dot(weight, y)), weight)
+        length = ba.norm(ba.size(rest))
+        total = ba.dot(y, (g + rest)[:, None])[0] + length * length / (mu - top) + mu * self.radius * self.radius
         return (total / 2).upper()
 
 
@@ -210,12 +185,12 @@ def by_parabolas(place: Place, spreads: Sequence[Balls], hints: Any) -> arb:
     squares of all layers by one form, others those of each layer: Σ bΔv² ≤ ‖Δx‖² λmax(B^½ S B^½) for its ellipsoid S.
     """
     model, radius = place.model, place.radius
-    row = balls(hints.row)
-    total, row = (row * model[-1].bias).sum(), dot(row, model[-1].weight)
+    row = ba.balls(hints.row)
+    total, row = (row * model[-1].bias).sum(), ba.dot(row, model[-1].weight)
     every: list[Balls] = []
     for index in reversed(range(len(model) - 1)):
         layer = model[index]
-        g, bends = (hinted(told[index], layer.size) for told in (hints.slopes, hints.bends))
+        g, bends = (ba.hinted(told[index], layer.size) for told in (hints.slopes, hints.bends))
         centers = zip(*place.centers[index], strict=True)
         for k, (view, (c, error)) in enumerate(zip(layer.views(place.known[index]), centers, strict=True)):
             alpha, beta = view.slopes()
@@ -223,45 +198,47 @@ def by_parabolas(place: Place, spreads: Sequence[Balls], hints: Any) -> arb:
                 g[k], bends[k] = row[k] * alpha, arb(0)
                 total += row[k] * (view.arcs[0].first[0] - alpha * view.low)
             else:  # |(v - c)² - (v - ĉ)²| ≤ (2|v - ĉ| + e)e where |c - ĉ| ≤ e
-                far = larger(abs(view.low - c).upper(), abs(view.high - c).upper())
+                far = ba.larger(abs(view.low - c).upper(), abs(view.high - c).upper())
                 told = [g[k] * c, g[k], bends[k] / 2]
                 height = remainder(view, c, 0, row[k], told)[1]
                 total += height + abs(bends[k]) * (2 * far + error) * error / 2
         total += (g * layer.bias).sum()
         every.insert(0, bends)
-        row = dot(g, layer.weight)
-    gradient = place.inputs.shared(mid(row)[None])[0]  # the box bounds the rest
+        row = ba.dot(g, layer.weight)
+    gradient = place.inputs.shared(ba.mid(row)[None])[0]  # the box bounds the rest
     total += (row * place.inputs.center).sum() + place.inputs.over_box((row - gradient)[None])[0]
     if hints.multipliers is not None:
         B, top = _together(place, every, hints.multipliers)
     else:
-        tops = [_top(S, positive(bends)) for S, bends in zip(spreads, every, strict=True)]
+        tops = [_top(S, ba.positive(bends)) for S, bends in zip(spreads, every, strict=True)]
         total += radius * radius * sum(tops[1:], arb(0)) / 2
-        B, top = diagonal(positive(every[0])), tops[0]
+        B, top = ba.diagonal(ba.positive(every[0])), tops[0]
     if top.is_zero() and not np.any(B != 0):
-        return (total + radius * norm(gradient)).upper()
+        return (total + radius * ba.norm(gradient)).upper()
     return (total + place.over_ball(gradient, B, top, ball(float(hints.mu)))).upper()
 
 
 def _top(S: Balls, bends: Balls) -> arb:
     """At least λmax(B^½ S B^½)."""
     some = np.flatnonzero(bends > 0)
-    scale = root(bends[some])
-    return largest_eigenvalue(at_least(scale[:, None] * S[np.ix_(some, some)] * scale))
+    scale = ba.root(bends[some])
+    return ba.largest_eigenvalue(ba.at_least(scale[:, None] * S[np.ix_(some, some)] * scale))
 
 
 def _together(place: Place, bends: Sequence[Balls], multipliers: Sequence[Array]) -> tuple[Balls, arb]:
     """B of the first layer, and at least λmax(WᵀBW) and zero."""
     model = place.model
-    B = diagonal(bends[-1])
+    B = ba.diagonal(bends[-1])
     for index in reversed(range(len(model) - 2)):
         neurons = zip(model[index].functions, *place.known[index], *place.centers[index], strict=True)
         low, high = np.array([secants(*neuron) for neuron in neurons], dtype=object).T
         W = model[index + 1].weight
-        step = engine.advance(image(W.T, B), (low, high), hinted(multipliers[index], model[index].size), signed=True)
-        B = at_least(plus_diagonal(step, bends[index]))
+        step = engine.advance(
+            ba.image(W.T, B), (low, high), ba.hinted(multipliers[index], model[index].size), signed=True
+        )
+        B = ba.at_least(ba.plus_diagonal(step, bends[index]))
     narrow, _, stretch = place.narrow
-    return B, (largest_eigenvalue(image(narrow[0].weight.T, B)) * stretch * stretch).upper()
+    return B, (ba.largest_eigenvalue(ba.image(narrow[0].weight.T, B)) * stretch * stretch).upper()
 
 
 class DualBound:
@@ -271,28 +248,28 @@ class DualBound:
     """
 
     def __init__(self, model: Model, inputs: Inputs, known: Sequence[Interval]) -> None:
-        require(inputs.plain, "dual bounds are about balls of the ℓ2 norm only")
+        ba.require(inputs.plain, "dual bounds are about balls of the ℓ2 norm only")
         views = [layer.views(ends) for layer, ends in zip(model[:-1], known, strict=True)]
         slopes = [engine.slopes_of(every) for every in views]
         opens = [np.flatnonzero(~(alpha == beta)) for alpha, beta in slopes]
         self.count = len(inputs.center)
         self.size = 1 + self.count + sum(map(len, opens))
-        require(self.size <= _LARGEST, "the dual bound is too large for ball arithmetic; verify without exact")
+        ba.require(self.size <= _LARGEST, "the dual bound is too large for ball arithmetic; verify without exact")
         self.left: list[Balls] = []
         self.right: list[Balls] = []
         self.free: list[bool] = []
         self.sizes: list[Balls] = []
-        z = np.hstack([inputs.center[:, None], diagonal(np.full(self.count, inputs.radius, dtype=object))])
-        z = np.hstack([z, zeros(self.count, self.size - 1 - self.count)])
+        z = np.hstack([inputs.center[:, None], ba.diagonal(np.full(self.count, inputs.radius, dtype=object))])
+        z = np.hstack([z, ba.zeros(self.count, self.size - 1 - self.count)])
         at = 1 + self.count
         for index, (layer, some) in enumerate(zip(model[:-1], opens, strict=True)):
-            v, z = self._through(model, index, z), zeros(layer.size, self.size)
+            v, z = self._through(model, index, z), ba.zeros(layer.size, self.size)
             for k in np.setdiff1d(np.arange(layer.size), some):
                 slope, view = slopes[index][0][k], views[index][k]
                 z[k] = _shifted(slope * v[k], view.arcs[0].first[0] - slope * view.low)
             z[some, at + np.arange(len(some))] = arb(1)
             tops = [[views[index][k].top(sign, arb(0)) for sign in (1, -1)] for k in some]
-            self.sizes.append(largest(np.array(tops, dtype=object).reshape(-1, 2), axis=1))
+            self.sizes.append(ba.largest(np.array(tops, dtype=object).reshape(-1, 2), axis=1))
             at += len(some)
             products = []
             for k in some:
@@ -307,27 +284,27 @@ class DualBound:
 
     def below(self, hints: Any, limit: arb) -> bool:
         """Whether row·v_N is proved to be less than a limit."""
-        weights = hinted(hints.multipliers, len(self.free))
-        weights = np.where(np.array(self.free, dtype=bool), weights, positive(weights))
-        ring = positive(ball(float(hints.ball)))
-        M = zeros(self.size, self.size)
+        weights = ba.hinted(hints.multipliers, len(self.free))
+        weights = np.where(np.array(self.free, dtype=bool), weights, ba.positive(weights))
+        ring = ba.positive(ball(float(hints.ball)))
+        M = ba.zeros(self.size, self.size)
         if self.left:
-            X = dot((weights[:, None] * np.array(self.left, dtype=object)).T, np.array(self.right, dtype=object))
+            X = ba.dot((weights[:, None] * np.array(self.left, dtype=object)).T, np.array(self.right, dtype=object))
             M = (X + X.T) * ball(-0.5)
-        c = dot(balls(hints.row), self.output)
+        c = ba.dot(ba.balls(hints.row), self.output)
         M[0] -= c / 2
         M[:, 0] -= c / 2
         M[0, 0] += limit - ring
         inner = 1 + np.arange(self.count)
         M[inner, inner] += ring
-        sizes = np.concatenate([balls(np.ones(1 + self.count)), *self.sizes])  # at least |y|
-        M, lost = mid(M), (sizes * dot(rad(M), sizes)).sum()
+        sizes = np.concatenate([ba.balls(np.ones(1 + self.count)), *self.sizes])  # at least |y|
+        M, lost = ba.mid(M), (sizes * ba.dot(ba.rad(M), sizes)).sum()
         M[0, 0] -= lost
-        return positive_definite(M)
+        return ba.positive_definite(M)
 
     @staticmethod
     def _through(model: Model, index: int, z: Balls) -> Balls:
-        v = dot(model[index].weight, z)
+        v = ba.dot(model[index].weight, z)
         v[:, 0] += model[index].bias
         return v
 
@@ -337,7 +314,7 @@ def _kink_products(kink: tuple[arb, arb], view: View, v: Balls, z: Balls) -> tup
     alpha, beta = kink
     p, m = z - alpha * v, beta * v - z
     top, bottom = ((beta - alpha) * view.high).upper(), ((beta - alpha) * view.low).lower()
-    top, bottom = larger(top, (-bottom * _CLOSE).upper()), smaller(bottom, (-top * _CLOSE).lower())
+    top, bottom = ba.larger(top, (-bottom * _CLOSE).upper()), ba.smaller(bottom, (-top * _CLOSE).lower())
     return (p, _shifted(-p, top)), (m, _shifted(-m, bottom)), (p, m)
 
 
@@ -358,47 +335,47 @@ def prove_curved(model: Model, inputs: Inputs | None, hints: Curved) -> arb:
     ends, outputs = np.cumsum([0, *(layer.size for layer in model[:-1])]), model[-1].size
     r, d = inputs.radius, len(inputs.center)
     shapes = (hints.slopes.shape, hints.balance.shape, hints.mix.shape, hints.weights.shape)
-    require(shapes == ((3, ends[-1]), (ends[-1],), (outputs, outputs), (6,)), "the hints do not fit the network")
-    every = balls(np.vstack([hints.slopes, np.clip(hints.balance, 2.0**-40, 2.0**40)]))
+    ba.require(shapes == ((3, ends[-1]), (ends[-1],), (outputs, outputs), (6,)), "the hints do not fit the network")
+    every = ba.balls(np.vstack([hints.slopes, np.clip(hints.balance, 2.0**-40, 2.0**40)]))
     *weights, share = np.clip(hints.weights, _LEAST_SHARE, 2.0**20).tolist()
     c1, c2, a2, a3, a = map(ball, weights)
     rest, a1 = 1 - c1 - c2, 1 - a2 - a3
-    require(rest > 0 and a1 > 0, "shares of the hints to second order do not leave anything for the other terms")
+    ba.require(rest > 0 and a1 > 0, "shares of the hints to second order do not leave anything for the other terms")
     maps = _linear_maps(model, every[0], ends)
     last = maps[ends[-1] :]
-    N = balls(hints.mix @ floats(last[:, :d]))
-    Psi, eye = plus_diagonal(dot(N.T, N), arb(1)), diagonal(balls(np.ones(d)))
-    inverse = solve(Psi, eye)
-    F, E, fits, mu = zeros(0, 0), zeros(0), zeros(0), arb(0)
+    N = ba.balls(hints.mix @ ba.floats(last[:, :d]))
+    Psi, eye = ba.plus_diagonal(ba.dot(N.T, N), arb(1)), ba.diagonal(ba.balls(np.ones(d)))
+    inverse = ba.solve(Psi, eye)
+    F, E, fits, mu = ba.zeros(0, 0), ba.zeros(0), ba.zeros(0), arb(0)
     for k, (value, error) in enumerate(engine.centre_values(model[:-1], inputs.center)):
         start, end = ends[k], ends[k + 1]
         B, K, (sigma, tau, psi, t) = maps[:end, :d], maps[:end, d : d + start], every[:, :end]
-        S, S_Psi = image(B, None), image(B, at_least(Psi))
-        Y, Q = image(K, F), image(K, at_least(plus_diagonal(F / 3, 2 * E / 3) * (r * r * mu)))
-        far = upper(r * root(np.diagonal(S)) + root(np.diagonal(Q)))
+        S, S_Psi = ba.image(B, None), ba.image(B, ba.at_least(Psi))
+        Y, Q = ba.image(K, F), ba.image(K, ba.at_least(ba.plus_diagonal(F / 3, 2 * E / 3) * (r * r * mu)))
+        far = ba.upper(r * ba.root(np.diagonal(S)) + ba.root(np.diagonal(Q)))
         told = zip(model[k].functions, value, error, *(x[start:] for x in (far, sigma, tau, psi)), strict=True)
         fits = np.append(fits, [_fit_error(*one) for one in told])
         moved = (1 + a) * r * r * S + (1 + 1 / a) * Q
         H = tau[:, None] * (r * r / a1 * S + Q / a2) * tau
-        H = at_least(H + psi[:, None] * (moved * moved) * psi / (4 * a3))
-        g = root(fits / t)
-        top = largest_eigenvalue(at_least(g[:, None] * Y * g))
-        E = upper((1 + top / c2) * t * fits)
-        F = at_least(plus_diagonal(H * at_least(S_Psi + Y / c1), E))
-        Theta = at_least((inverse + dot(B.T * (fits / t), B)) / rest)
-        mu = largest_eigenvalue(Theta)
+        H = ba.at_least(H + psi[:, None] * (moved * moved) * psi / (4 * a3))
+        g = ba.root(fits / t)
+        top = ba.largest_eigenvalue(ba.at_least(g[:, None] * Y * g))
+        E = ba.upper((1 + top / c2) * t * fits)
+        F = ba.at_least(ba.plus_diagonal(H * ba.at_least(S_Psi + Y / c1), E))
+        Theta = ba.at_least((inverse + ba.dot(B.T * (fits / t), B)) / rest)
+        mu = ba.largest_eigenvalue(Theta)
     s = (ball(min(share, 1.0 - _LEAST_SHARE)) / mu).mid()
-    still = dot(last[:, :d], solve(eye - s * Theta, last[:, :d].T))
-    whole = at_least(still + dot(dot(last[:, d:], F), last[:, d:].T) / s)
-    return (largest_eigenvalue(whole).sqrt() * stretch).upper()
+    still = ba.dot(last[:, :d], ba.solve(eye - s * Theta, last[:, :d].T))
+    whole = ba.at_least(still + ba.dot(ba.dot(last[:, d:], F), last[:, d:].T) / s)
+    return (ba.largest_eigenvalue(whole).sqrt() * stretch).upper()
 
 
 def _linear_maps(model: Model, sigma: Balls, ends: Array) -> Balls:
     """[B | K] for all hidden layers, and [J0 | G] below them: what Bu + Kf and J0 u + Gf are made of."""
-    rows = np.hstack([model[0].weight, zeros(model[0].size, ends[-1])])
+    rows = np.hstack([model[0].weight, ba.zeros(model[0].size, ends[-1])])
     blocks, d = [rows], model[0].weight.shape[1]
     for layer, start, end in zip(model[1:], ends[:-1], ends[1:], strict=True):
-        rows = dot(layer.weight, sigma[start:end, None] * rows)
+        rows = ba.dot(layer.weight, sigma[start:end, None] * rows)
         rows[:, d + start : d + end] += layer.weight
         blocks.append(rows)
     return np.vstack(blocks)
@@ -409,4 +386,4 @@ def _fit_error(f: Function, center: arb, error: arb, far: arb, sigma: arb, tau: 
     extent = (far + error).upper()
     view = f.on((center - extent).lower(), (center + extent).upper())
     low, high = remainder(view, center, 1, arb(1), [sigma, tau, psi / 2])
-    return (larger(-low, high) + (abs(tau) + abs(psi) * (extent + error)) * error).upper()
+    return (ba.larger(-low, high) + (abs(tau) + abs(psi) * (extent + error)) * error).upper()

@@ -19,20 +19,8 @@ from functools import cache, cached_property
 import numpy as np
 from flint import arb, arb_poly, arb_series
 
-from lipcert.audit.balls import (
-    Balls,
-    Interval,
-    balls,
-    both,
-    corners,
-    floats,
-    floats_above,
-    induced_norm,
-    largest,
-    lower,
-    sizes_within,
-    upper,
-)
+from lipcert.audit import balls as ba
+from lipcert.audit.balls import Balls, Interval
 from lipcert.audit.engine import Inputs, Layer, Model
 from lipcert.definitions.functions import Formula, Function, ball, most, precision
 from lipcert.model.arrays import Array
@@ -90,7 +78,7 @@ class Basis:
         self.even = np.array([k > 0 and all(p % 2 == 0 for p in one) for k, one in enumerate(powers)])
         shares = {0: 1.0, 1: 1.0, 2: 0.5, 3: 0.75}
         self.shares = np.array([shares[max(one, default=0)] for one in powers])
-        every = np.concatenate([corners(d), -corners(d)])
+        every = np.concatenate([ba.corners(d), -ba.corners(d)])
         self.corners = np.array(
             [[np.prod(at[[i for i in set(one) if one.count(i) % 2]]) for one in self.monomials] for at in every]
         )
@@ -144,9 +132,9 @@ class Taylor:
         """Between which numbers they lie: even monomials are between 0 and 1, the others between -1 and 1."""
         even = self.basis.even
         others = _up(np.abs(self.terms[1:][~even[1:]]).sum(axis=0) + self.rest + _EPS * self.sizes.sum(axis=0))
-        own, first = self.terms[even], balls(self.terms[0])
-        low, high = (balls(pick(own, 0.0).sum(axis=0)) for pick in (np.minimum, np.maximum))
-        return lower(first + low - balls(others)), upper(first + high + balls(others))
+        own, first = self.terms[even], ba.balls(self.terms[0])
+        low, high = (ba.balls(pick(own, 0.0).sum(axis=0)) for pick in (np.minimum, np.maximum))
+        return ba.lower(first + low - ba.balls(others)), ba.upper(first + high + ba.balls(others))
 
 
 class Expansion:
@@ -158,8 +146,10 @@ class Expansion:
     def __init__(self, model: Model, inputs: Inputs, known: Sequence[Interval]) -> None:
         d = len(inputs.center)
         self.basis = _basis(d)
-        center = floats((inputs.lower + inputs.upper) / 2)
-        half = np.maximum(floats_above(inputs.upper - balls(center)), floats_above(balls(center) - inputs.lower))
+        center = ba.floats((inputs.lower + inputs.upper) / 2)
+        half = np.maximum(
+            ba.floats_above(inputs.upper - ba.balls(center)), ba.floats_above(ba.balls(center) - inputs.lower)
+        )
         self.half = np.maximum(half, half.max() * 2.0**-40 + 2.0**-500)  # a larger box is no mistake
         count, eye = len(self.basis.monomials), np.arange(d)
         z = Taylor(self.basis, np.zeros((count, d)), np.zeros(d))
@@ -174,7 +164,7 @@ class Expansion:
             self.v = v = replace(v, rest=_up(v.rest + gone))
             if interval is None:
                 return
-            interval = both(interval, v.ends())
+            interval = ba.both(interval, v.ends())
             self.intervals.append(interval)
             self.empty = bool((interval[0] > interval[1]).any())
             if self.empty:
@@ -192,8 +182,8 @@ class Expansion:
         rest = _up(rest + _EPS * sizes.sum(axis=0))
         if norms.plain:
             return ball(norms_above(values).max()) + ball(norms_above(rest[None])[0])
-        every = [induced_norm((balls(one).T, balls(one).T), norms) for one in (*values, rest)]
-        return (largest(np.array(every[:-1])) + every[-1]).upper()
+        every = [ba.induced_norm((ba.balls(one).T, ba.balls(one).T), norms) for one in (*values, rest)]
+        return (ba.largest(np.array(every[:-1])) + every[-1]).upper()
 
     def ends(self) -> Interval:
         """Between which numbers the outputs lie."""
@@ -201,16 +191,16 @@ class Expansion:
 
     def entries(self) -> Balls:
         """At least the size of each entry of the Jacobian, (outputs, inputs)."""
-        return upper(sizes_within(self.J.ends()) / balls(self.half)[:, None]).T
+        return ba.upper(ba.sizes_within(self.J.ends()) / ba.balls(self.half)[:, None]).T
 
 
 def _activated(layer: Layer, v: Taylor, interval: Interval) -> tuple[Taylor, Taylor]:
     """φ(v) and φ'(v), by polynomials in v - m on the interval m ± h; which ones is only a suggestion."""
     assert layer.neurons is not None
     low, high = interval
-    middle = floats((low + high) / 2)
+    middle = ba.floats((low + high) / 2)
     half = (
-        np.maximum(floats_above(high - balls(middle)), floats_above(balls(middle) - low)) + 2.0**-200
+        np.maximum(ba.floats_above(high - ba.balls(middle)), ba.floats_above(ba.balls(middle) - low)) + 2.0**-200
     )  # larger is no mistake
     count = _DEGREE + 1
     nodes = np.cos((np.arange(count) + 0.5) * np.pi / count)
@@ -227,7 +217,7 @@ def _activated(layer: Layer, v: Taylor, interval: Interval) -> tuple[Taylor, Tay
         slope, value = float((alpha + beta) / 2), f.value(m)
         steep = most([(beta - slope).upper(), (slope - alpha).upper()])
         found[:, :, k] = (float(value), slope, 0.0, 0.0), (slope, 0.0, 0.0, 0.0)
-        rests[:, k] = floats_above(np.array([steep * h + abs(value - float(value)), steep]))
+        rests[:, k] = ba.floats_above(np.array([steep * h + abs(value - float(value)), steep]))
     power = step = v.plus(-middle)
     results = [step.times(a[1]).plus(a[0]) for a in found]
     for n in range(2, count):
@@ -281,7 +271,7 @@ class Series:
                 )
                 terms = [float(at[k]) for k in range(_ORDER)]
                 lost = sum((abs(at[k] - ball(x)) for k, x in enumerate(terms)), arb(0))
-                self.rows[place] = (*terms, *floats_above(np.array([lost, abs(on[_ORDER]), abs(on[5])])))
+                self.rows[place] = (*terms, *ba.floats_above(np.array([lost, abs(on[_ORDER]), abs(on[5])])))
         return self.rows[place]
 
     def largest(self, c: Array, w: Array, away: Array, polynomials: Array) -> Array:
