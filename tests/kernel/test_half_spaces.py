@@ -33,7 +33,9 @@ def by_floats(network: Network, ends: Ends, told: list[Array]) -> bool:
     contradict = half_spaces.contradict
     rows, (low, high) = np.concatenate(told), (np.concatenate(side) for side in zip(*ends, strict=True))
     with proving():
-        return bool(contradict(network, ends, rows[None], np.where(rows > 0.0, low, high)[None])[0])
+        stacks = [(one[None], other[None]) for one, other in ends]
+        found = contradict(network, stacks, rows[None], np.where(rows > 0.0, low, high)[None], np.zeros(1, dtype=int))
+        return bool(found[0])
 
 
 WAYS: list[Callable[..., bool]] = [by_floats, by_balls]

@@ -246,7 +246,8 @@ class Bounding(ABC):
         """
         with proving():
             if not self.region.bounded:
-                return bool(self.void_sides(piece, weights[None], np.zeros(0, dtype=int), np.zeros(0))[0])
+                none = np.zeros(0, dtype=int)
+                return bool(self.void_sides(piece, np.zeros(1, dtype=int), weights[None], none, np.zeros(0))[0])
             sweep = self.sweep(piece).run(needs_bound=False)
             if sweep.empty[0]:
                 return True
@@ -257,17 +258,17 @@ class Bounding(ABC):
             rows = np.zeros((1, self.network.sizes[-2]))
             return bool(sweep.traces[0].above(len(extra), np.zeros(1, dtype=int), rows, extra)[0] < least)
 
-    def void_sides(self, piece: Pieces, weights: Array, place: Array, value: Array) -> Array:
+    def void_sides(self, pieces: Pieces, of: Array, weights: Array, place: Array, value: Array) -> Array:
         """Which weights (cuts, neurons) prove that nothing of a piece of all of space is on one side of a cut.
 
-        Cuts are at values of neurons; the side is above the value where the neuron's weight is positive. No cuts: of
-        the piece itself.
+        Cuts are at values of neurons, each of one of the pieces; the side is above the value where the neuron's weight
+        is positive. No cuts: of the pieces themselves.
         """
-        ends = np.where(weights > 0.0, piece.low, piece.high)
+        ends = np.where(weights > 0.0, pieces.low[of], pieces.high[of])
         ends[np.arange(len(place)), place] = value
-        known = zip(self.layers(piece.low), self.layers(piece.high), strict=True)
+        known = list(zip(self.layers(pieces.low), self.layers(pieces.high), strict=True))
         with proving():
-            return contradict(self.network, [(low[0], high[0]) for low, high in known], weights, ends)
+            return contradict(self.network, known, weights, ends, of)
 
     def sweep(self, pieces: Pieces, guide: Guide | None = None, enclose: bool = True) -> Sweep:
         """A sweep over pieces, that has not been run; by their own hints, or those of a guide."""
@@ -460,34 +461,36 @@ class Cover:
         found = self._add(halves, [(node, cut) for node, *cut in cuts for _ in range(2)])
         return [leaf for leaf in found if (leaf.piece.values > self.bounding.least).any()]
 
-    def confine(self, node: int, place: Array, value: Array, above: Array, weights: Array) -> Leaf:
-        """What is left of a leaf of all of space after cuts whose other sides weights prove to have no input.
+    def confine(self, nodes: Sequence[int], of: Array, cuts: tuple[Array, Array, Array, Array]) -> list[Leaf]:
+        """What is left of leaves of all of space after cuts whose other sides weights prove to have no input.
 
-        Cuts are by neurons, numbered through all layers; those that are not proved are not made. Neither half of a cut
-        is bounded: one has no input, the other keeps the bound. Cuts of a layer are proved together, with what is left
-        by those of layers before.
+        Each cut is of one of the leaves: a neuron, numbered through all layers, a value, whether what is left is above,
+        and the weights; those that are not proved are not made. Neither half of a cut is bounded: one has no input, the
+        other keeps the bound. Cuts of a layer are proved together, with what is left by those of layers before.
         """
-        leaf, bounding, rows = self.leaf(node), self.bounding, np.arange(len(place))
+        leaves, (place, value, above, weights) = [self.leaf(node) for node in nodes], cuts
+        bounding, rows, pieces = self.bounding, np.arange(len(place)), Pieces.stack([leaf.piece for leaf in leaves])
         right = np.isfinite(weights).all(axis=1) & np.isfinite(value) & ((weights[rows, place] < 0.0) == above)
         layer = np.searchsorted(bounding.starts, place, side="right") - 1
-        piece, empty = leaf.piece.take(np.zeros(1, dtype=int)), np.full(bounding.rows, bounding.least)
-        nodes, void, passed = list[_Node](), dict[int, Array](), list[int]()
+        least, last = np.full(bounding.rows, bounding.least), list(nodes)
+        nodes_, void, passed = list[_Node](), dict[int, Array](), list[int]()
         for which in np.unique(layer):
             some = np.flatnonzero(right & (layer == which))
-            for k in some[bounding.void_sides(piece, weights[some], place[some], value[some])].tolist():
-                at, up_, number = float(value[k]), int(above[k]), self.pieces + len(nodes)
-                end, tighter = (piece.low, max) if up_ else (piece.high, min)
-                end[0, place[k]] = tighter(end[0, place[k]], at)
-                half = _Node(node, [int(which), int(place[k] - bounding.starts[which]), at], piece.values[0])
-                nodes += [half._replace(values=empty), half][:: 1 if up_ else -1]
-                passed.append(node)
-                void[number + 1 - up_], node = np.array(weights[k]), number + up_
-        rest = Leaf(node, piece.copy(leaf.piece))
+            for k in some[bounding.void_sides(pieces, of[some], weights[some], place[some], value[some])].tolist():
+                j, at, up_, number = int(of[k]), float(value[k]), int(above[k]), self.pieces + len(nodes_)
+                end, tighter = (pieces.low, max) if up_ else (pieces.high, min)
+                end[j, place[k]] = tighter(end[j, place[k]], at)
+                half = _Node(last[j], [int(which), int(place[k] - bounding.starts[which]), at], pieces.values[j])
+                nodes_ += [half._replace(values=least), half][:: 1 if up_ else -1]
+                passed.append(last[j])
+                void[number + 1 - up_], last[j] = np.array(weights[k]), number + up_
+        rest = [Leaf(node, pieces.take(slice(j, j + 1)).copy(leaves[j].piece)) for j, node in enumerate(last)]
         self._void |= void
         self._passed += passed
-        self._nodes += nodes
-        self._leaves.pop(leaf.node)
-        self._leaves[node] = rest
+        self._nodes += nodes_
+        for node, leaf in zip(nodes, rest, strict=True):
+            self._leaves.pop(node)
+            self._leaves[leaf.node] = leaf
         return rest
 
     def drop(self, node: int, weights: Array) -> bool:
@@ -573,11 +576,10 @@ def prove_leaves(bounding: Bounding, tree: Tree) -> Array:
     for node, neuron, weight in zip(tree.void.tolist(), tree.neuron.tolist(), tree.weight.tolist(), strict=True):
         rows[node][neuron] = weight
     while todo.size:
-        alike = passed[:_CHUNK] == passed[0]
-        if passed[0]:  # a chain: all but the last are halves of the one before
-            alike[1:] &= np.isin(todo[1:_CHUNK] - tree.child[todo[: _CHUNK - 1]][: len(alike) - 1], (0, 1))
-        else:  # those that exist already
-            alike &= todo[:_CHUNK] < cover.pieces
+        some, ready = todo[:_CHUNK], todo[:_CHUNK] < cover.pieces
+        if passed[0]:  # chains: nodes are there, or halves of others
+            ready |= np.isin(some, (tree.child[some], tree.child[some] + 1))
+        alike = (passed[:_CHUNK] == passed[0]) & ready
         count = int(alike.argmin()) or len(alike)
         some = todo[:count]
         if passed[0]:
@@ -596,8 +598,14 @@ def prove_leaves(bounding: Bounding, tree: Tree) -> Array:
 
 
 def _confine(cover: Cover, tree: Tree, chain: Array, rows: dict[int, Array]) -> None:
-    """Repeat a chain of cuts, one half of each without inputs."""
+    """Repeat chains of cuts, one half of each without inputs."""
     first = tree.child[chain]
+    leaves, of = list[int](), dict[int, int]()
+    for node, child in zip(chain.tolist(), first.tolist(), strict=True):
+        if node not in of:
+            of[node] = len(leaves)
+            leaves.append(node)
+        of[child] = of[child + 1] = of[node]
     above = np.array([int(node) in rows for node in first])
     void = np.where(above, first, first + 1)
     sizes = np.array([*cover.bounding.network.sizes[1:-1], 0])
@@ -608,4 +616,5 @@ def _confine(cover: Cover, tree: Tree, chain: Array, rows: dict[int, Array]) -> 
         raise ProofFailed("the tree lacks the weights of a side that it leaves out")
     place = cover.bounding.starts[tree.layer[chain]] + tree.index[chain]
     weights = np.array([rows[int(node)] for node in void])
-    cover.confine(int(chain[0]), place, tree.value[chain], above, weights)
+    of_ = np.array([of[int(node)] for node in chain])
+    cover.confine(leaves, of_, (place, tree.value[chain], above, weights))

@@ -26,34 +26,38 @@ from lipcert.model.arrays import Array, Interval, dense
 from lipcert.model.network import Network
 
 
-def contradict(network: Network, intervals: Sequence[Interval], multipliers: Array, ends: Array) -> Array:
-    """Which multipliers prove that no input keeps the intervals and some ends, (count,).
+def contradict(network: Network, intervals: Sequence[Interval], multipliers: Array, ends: Array, of: Array) -> Array:
+    """Which multipliers prove that no input keeps the intervals of a piece and some ends, (count,).
 
-    The intervals, (neurons,) per hidden layer, make layers affine. Rows of multipliers and ends (count, neurons) are
-    about all hidden neurons in a row: no input has v_j ≥ end where λ_j > 0 and v_j ≤ end where λ_j < 0 besides.
+    The intervals, (pieces, neurons) per hidden layer, make layers affine. Rows of multipliers and ends (count, neurons)
+    are about all hidden neurons in a row and one piece each, ``of`` (count,): no input has v_j ≥ end where λ_j > 0 and
+    v_j ≤ end where λ_j < 0 besides.
     """
     proved = np.zeros(len(multipliers), dtype=bool)
     begin = 0  # of the first neuron that may have a multiplier
     for start in range(len(intervals) + 1):
+        if proved.all():
+            break
         rows, paths = _affine(network, intervals, start)
-        used = slice(begin, begin + rows.shape[1])
+        used = slice(begin, begin + rows.shape[2])
         told = ~proved & ~multipliers[:, : used.start].any(axis=1) & ~multipliers[:, used.stop :].any(axis=1)
-        met = (multipliers[:, used] != 0.0).astype(float) @ paths.T > 0.0  # elsewhere a_j is zero for all weights
+        met = ((multipliers[:, None, used] != 0.0) & (paths[of] > 0.0)).any(axis=2)  # elsewhere a_j is zero
         for pattern in np.unique(met[told], axis=0):
             some, kept = told & (met == pattern).all(axis=1), np.append(pattern, True)
-            proved[some] = _alike(rows[kept], multipliers[some, used], ends[some, used])
+            proved[some] = _alike(rows[:, kept], multipliers[some, used], ends[some, used], of[some])
         begin += network.sizes[start] if start else 0
     return proved
 
 
 def _affine(network: Network, intervals: Sequence[Interval], start: int) -> tuple[Near, Array]:
-    """Below a of neurons their c, (n + 1, neurons), up to a first layer of open slopes; and on which inputs a depends.
+    """Below a of neurons their c, (pieces, n + 1, neurons), and on which inputs a depends.
 
-    In terms of the inputs, or of the pre-activations of the layer before ``start``, and from that layer on.
+    In terms of the inputs, or of the pre-activations of the layer before ``start``, and from that layer on. After a
+    layer with open slopes a and c are not numbers.
     """
-    n = network.sizes[start]
-    v, constant = Near.of(np.eye(n + 1, n)), np.eye(1, n + 1, n).T
-    paths, found, ways = np.eye(n), [], []
+    n, count = network.sizes[start], len(intervals[0][0])
+    v, constant = Near.of(np.broadcast_to(np.eye(n + 1, n), (count, n + 1, n))), np.eye(1, n + 1, n).T
+    paths, found, ways = np.broadcast_to(np.eye(n), (count, n, n)), [], []
     for index in range(max(start - 1, 0), len(intervals)):
         layer, (low, high) = network.layers[index], intervals[index]
         assert layer.neurons is not None
@@ -63,23 +67,26 @@ def _affine(network: Network, intervals: Sequence[Interval], start: int) -> tupl
         found.append(v)
         ways.append(paths)
         alpha, beta = slope_bounds(layer.neurons, low, high)
-        if (alpha < beta).any():
+        known = np.where((alpha < beta).any(axis=1), np.nan, 1.0)[:, None, None]
+        if np.isnan(known).all():
             break
         at = np.clip(0.0, low, high)
         value = layer.neurons.value(at)
-        v = v * alpha + constant * (Near(value, value_error(layer.neurons, value)) - Near.of(alpha) * at)
+        at, alpha, value, error = (x[:, None, :] for x in (at, alpha, value, value_error(layer.neurons, value)))
+        v = (v * alpha + constant * (Near(value, error) - Near.of(alpha) * at)) * known
         paths = paths * (alpha != 0.0)
     errors = [np.broadcast_to(v.error, v.shape) for v in found]
-    return Near(np.hstack([v.value for v in found]), np.hstack(errors)), np.hstack(ways)
+    return Near(np.concatenate([v.value for v in found], 2), np.concatenate(errors, 2)), np.concatenate(ways, 2)
 
 
-def _alike(rows: Near, multipliers: Array, ends: Array) -> Array:
+def _alike(rows: Near, multipliers: Array, ends: Array, of: Array) -> Array:
     """Which multipliers (count, neurons) prove it, all of which meet each of the coordinates."""
-    n, zero = len(rows.value) - 1, multipliers == 0.0
+    n, zero = rows.shape[1] - 1, multipliers == 0.0
     order = np.argsort(zero, axis=1, kind="stable")[:, : max(int((~zero).sum(axis=1).max()), n + 1)]
     factors, ends = (np.take_along_axis(x, order, 1)[:, None] for x in (multipliers, np.where(zero, 0.0, ends)))
-    columns = (np.moveaxis(x[:, order], 0, 1) for x in (rows.value, rows.error))
+    columns = (np.swapaxes(x[of[:, None], :, order], 1, 2) for x in (rows.value, rows.error))
     table = (Near(*columns) - np.eye(1, n + 1, n).T * ends) * factors  # (count, n + 1, used)
+    table = table.replace(factors == 0.0, 0.0)
     if table.shape[2] <= n:
         return np.zeros(len(multipliers), dtype=bool)
     rest = table[:, :, n:].sum()

@@ -239,7 +239,7 @@ class _Search:
             batch = [cover.leaf(node) for node in self.worst()]
             self.done = max(self.done, *(leaf.bound for leaf in batch if leaf.bound <= enough), 0.0)
             look = self.settled if self.region.bounded else self.confined
-            kept = [rest for leaf in batch if leaf.bound > enough and (rest := look(cover, leaf)) is not None]
+            kept = look(cover, [leaf for leaf in batch if leaf.bound > enough])
             if not kept:
                 continue
             for node, leaf in enumerate(kept):
@@ -302,51 +302,68 @@ class _Search:
         for leaf in leaves:
             heapq.heappush(self.open, (-leaf.bound, leaf.node))
 
-    def settled(self, cover: Cover, leaf: Leaf) -> Leaf | None:
-        """None if a box is done because none of its neurons is open, else the box.
+    def settled(self, cover: Cover, leaves: list[Leaf]) -> list[Leaf]:
+        """The boxes that are not done. One is done when none of its neurons is open, and more is known.
 
         Its bound is then attained if it has an input, which raises the lower bound; or it has none, and weights prove
         that. If neither can be shown, the box must be cut.
         """
-        if (leaf.piece.shares > 0).any():
-            return leaf
-        point, weights = witness(cover.bounding, leaf.piece)
-        if point is not None:
-            self.meet(point[None])
-            if self.lower >= leaf.bound * _ATTAINED:
-                self.done = max(self.done, leaf.bound)
-                return None
-        return None if cover.drop(leaf.node, weights) else leaf
+        kept = []
+        for leaf in leaves:
+            if not (leaf.piece.shares > 0).any():
+                point, weights = witness(cover.bounding, leaf.piece)
+                if point is not None:
+                    self.meet(point[None])
+                    if self.lower >= leaf.bound * _ATTAINED:
+                        self.done = max(self.done, leaf.bound)
+                        continue
+                if cover.drop(leaf.node, weights):
+                    continue
+            kept.append(leaf)
+        return kept
 
-    def confined(self, cover: Cover, leaf: Leaf) -> Leaf | None:
-        """What is to be cut of a piece of all of space; None if it is done: it has no input, or no open neuron.
+    def confined(self, cover: Cover, leaves: list[Leaf]) -> list[Leaf]:
+        """What is to be cut of pieces of all of space; those are done that have no input, or no open neuron.
 
         Half-spaces of a piece often leave an open neuron only one side. Then the other is cut off, without bounds for
         the halves: a side without input needs none, and the rest is to be cut again.
         """
-        bounding, low, high = cover.bounding, np.array(leaf.piece.low[0]), np.array(leaf.piece.high[0])
-        ends = [(low[part], high[part]) for part in bounding.slices]  # views: what is implied is noted in them
-        cell, point = Cell(self.network, ends), self.points.pop(leaf.node, None)
-        if point is None or not cell.holds(point):
-            point = cell.inside()
-            if point is not None:
-                self.meet(point[None])
-        if point is None and (weights := cell.void()) is not None and cover.drop(leaf.node, weights):
-            return None
-        if not (leaf.piece.shares > 0).any() or not cell.marks:
-            self.done = max(self.done, leaf.bound)
-            return None
-        chain: list[tuple[int, float, bool, Array]] = []
-        while point is not None and (found := cell.implied(point)):
-            for j, mark, above, _ in found:
-                low[j], high[j] = (max(low[j], mark), high[j]) if above else (low[j], min(high[j], mark))
-            chain, cell = chain + found, Cell(self.network, ends)
-        chain = chain if cell.marks else chain[:-1]  # the last one is left to be bounded
-        if chain:
-            leaf = cover.confine(leaf.node, *(np.array(column) for column in zip(*chain, strict=True)))
-        if point is not None:
-            self.points[leaf.node] = point
-        return leaf
+        kept, points, chains = list[Leaf](), list[Array | None](), list[tuple[int, int, float, bool, Array]]()
+        met = list[Array]()
+        for leaf in leaves:
+            low, high = np.array(leaf.piece.low[0]), np.array(leaf.piece.high[0])
+            ends = [
+                (low[part], high[part]) for part in cover.bounding.slices
+            ]  # views: what is implied is noted in them
+            cell, point = Cell(self.network, ends), self.points.pop(leaf.node, None)
+            if point is None or not cell.holds(point):
+                point = cell.inside()
+                met += [] if point is None else [point]
+            if point is None and (weights := cell.void()) is not None and cover.drop(leaf.node, weights):
+                continue
+            if not (leaf.piece.shares > 0).any() or not cell.marks:
+                self.done = max(self.done, leaf.bound)
+                continue
+            chain, left = list[tuple[int, float, bool, Array]](), len(cell.marks)
+            while point is not None:
+                found = cell.implied(point, self.lower if self.norms.plain else 0.0)
+                for j, mark, above, _ in found:
+                    low[j], high[j] = (max(low[j], mark), high[j]) if above else (low[j], min(high[j], mark))
+                chain, left = chain + found, len(cell.marks) - len(found)
+                if left or cell.last:
+                    break
+                cell = Cell(self.network, ends)
+            chain = chain if left else chain[:-1]  # the last one is left to be bounded
+            chains += [(len(kept), *cut) for cut in chain]
+            kept.append(leaf)
+            points.append(point)
+        if met:
+            self.meet(np.array(met))
+        if chains:
+            of, place, value, sides, weights = (np.array(column) for column in zip(*chains, strict=True))
+            kept = cover.confine([leaf.node for leaf in kept], of, (place, value, sides, weights))
+        self.points |= {leaf.node: point for leaf, point in zip(kept, points, strict=True) if point is not None}
+        return kept
 
     def meet(self, points: Array) -> None:
         """Keep the best of the points if it is better than all before."""

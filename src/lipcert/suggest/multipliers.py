@@ -71,12 +71,18 @@ the second stay feasible."""
 
 
 def enlarged(hint: Array, S: Array, r: Array, m: Array) -> Iterator[Array]:
-    """Multipliers to try in turn: the hint, ever larger ones, and last safe ones, also with room for rounding."""
+    """Multipliers to try in turn: the hint, ever larger ones, and last safe ones, also with room for rounding.
+
+    T is feasible if t = λmax(T^-½ D_r S D_r T^-½) < 1, so T is enlarged by multiples of t - 1.
+    """
     safe = dominating(S, r, m)
     yield (T := np.where((hint > 0) & (hint < np.inf), hint, safe))
     T = T + _MARGIN * dominating(S, np.minimum(r, _WIDENED * (1.0 + np.abs(m) + r)))
-    for power in range(-80, 1, 2):
-        yield T * (1.0 + 2.0**power)
+    h = np.divide(r, np.sqrt(T), out=np.zeros(T.shape), where=(r > 0.0) & (T > 0.0))
+    found, _ = _top(np.nan_to_num(h[..., :, None] * S * h[..., None, :], posinf=0.0, neginf=0.0))
+    gap = np.maximum(found - 1.0, 2.0**-52)[..., None]
+    for power in range(1, 54, 2):
+        yield np.where(gap < 1.0, T * (1.0 + np.minimum(2.0**power * gap, 1.0)), safe)
     yield safe
     yield 1.5 * safe
 
