@@ -152,9 +152,9 @@ def _in_shape(claim: Contraction | InvariantEllipsoid) -> tuple[str, list[str]]:
     if inside.forced is not None:
         far = f"{upward(claim.rate)} · ‖M⁻¹(x − y)‖₂ + {upward(inside.gain)} · ‖v − w‖₂"
         where = f"for any two states x, y and disturbances v, w in the {region} of (M⁻¹x, w)"
-        return where, [f"‖M⁻¹(f(x, v) − f(y, w))‖₂ ≤ {far}, M = [{rows}]"]
+        return where, [f"‖M⁻¹(f(x, v) − f(y, w))‖₂ ≤ {far}", f"with M = [{rows}]"]
     where = f"the {region} of the coordinates M⁻¹x"
-    said = [f"‖M⁻¹(f(x) − f(y))‖₂ ≤ {upward(claim.rate)} · ‖M⁻¹(x − y)‖₂, M = [{rows}]"]
+    said = [f"‖M⁻¹(f(x) − f(y))‖₂ ≤ {upward(claim.rate)} · ‖M⁻¹(x − y)‖₂", f"with M = [{rows}]"]
     if claim is not inside:
         said.insert(0, "f(x) is in it again, and")
     return f"for any two states x, y in {where}", said

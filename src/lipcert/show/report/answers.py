@@ -260,10 +260,13 @@ def _tube(item: Examined, models: bool) -> list[Block]:
 
 def _shaped(item: Examined, models: bool) -> list[Block]:
     """A contraction or an invariant ellipsoid."""
-    claim, (where, said) = item.claim, wording.statement(item.claim, None)
-    facts = {"Rate": f"{upward(claim.rate)} in each step", **_time(claim)}
+    claim, (where, (*said, shape)) = item.claim, wording.statement(item.claim, None)
+    facts = {"Rate": f"{upward(claim.rate)} in each step" + ("" if claim.rate < 1.0 else ": no contraction is proved")}
+    facts |= {"M": shape.removeprefix("with M = "), **_time(claim)}
     if isinstance(claim, InvariantEllipsoid):
-        facts |= {"Volume": downward(claim.volume), "Around": str(claim.middle)}
+        widths = claim.ball.radius * np.linalg.norm(claim.shape, axis=1)
+        about = ", ".join(f"{x:.6g} ± {width:.3g}" for x, width in zip(claim.middle, widths, strict=True))
+        facts |= {"Volume": downward(claim.volume), "States, about": about}
     elif claim.forced is not None:
         facts["Gain"] = f"{upward(claim.gain)} from disturbances to states"
     blocks: list[Block] = [_card(item, models, " ".join(said), facts, claim.network, f"{where}:")]
@@ -275,8 +278,14 @@ def _shaped(item: Examined, models: bool) -> list[Block]:
 def _discrepancy(item: Examined, models: bool) -> list[Block]:
     claim: Discrepancy = item.claim
     facts = {"At most": ", ".join(upward(bound) for bound in claim.bound.tolist()), **_time(claim)}
-    if not claim.other:
-        facts["Assumed"] = f"its activations are within {claim.ulps:g} units of roundoff; overflow is excluded"
+    if claim.other:
+        facts["Network g"] = claim.other
+    else:
+        sums = " in float32" if claim.precision == "float16" else ""
+        facts["Assumed"] = (
+            f"inputs, weights and values are rounded to {claim.precision}; sums are made{sums} in any order;"
+            f" activations other than ReLU are within {claim.ulps:g} units of roundoff"
+        )
     said = "output k in [lower, upper], as in the table"
     rows = [
         (Cell(wording.called(k, claim.names[1]), k), Cell.below(low, 6), Cell.bound(high, 6))
