@@ -17,6 +17,7 @@ from lipcert.definitions.functions import ball, precision
 from lipcert.errors import ProofFailed
 from lipcert.model.arrays import Array
 from lipcert.model.regions import NORMS, Norm, Norms
+from lipcert.suggest.multipliers import diagonal_over
 
 Balls: TypeAlias = Array
 """An array whose entries are balls."""
@@ -269,7 +270,14 @@ def ellipsoid_norm(S: Balls, output: Norm) -> arb:
     if len(S) <= _FEW:
         signs = balls(corners(len(S)))
         return largest(upper((dot(signs, S) * signs).sum(axis=1))).sqrt().upper()
-    return smaller(upper(np.abs(S).sum()), (largest_eigenvalue(S) * len(S)).upper()).sqrt().upper()
+    return over_signs(S).sqrt().upper()
+
+
+def over_signs(S: Balls) -> arb:
+    """At least the largest σᵀSσ over sign vectors σ: Σd + σᵀ(S - D)σ for any d."""
+    about, exponent = scaled_floats(S)
+    d = balls(np.nan_to_num(diagonal_over(about))) * arb(2) ** exponent if np.isfinite(about).all() else zeros(len(S))
+    return smaller(upper(np.abs(S).sum()), (d.sum() + largest_eigenvalue(plus_diagonal(S, -d)) * len(S)).upper())
 
 
 def sizes_within(interval: Interval) -> Balls:
@@ -296,5 +304,6 @@ def induced_norm(ends: Interval, norms: Norms) -> arb:
     if A.shape[1] <= _FEW:
         found = largest(vector_norms(size(dot(middle, balls(corners(A.shape[1])).T)).T, q))
     else:
-        found = spectral(middle) * arb(A.shape[1] * (len(A) if q == "l1" else 1)).sqrt()
+        blocks = np.block([[zeros(len(A), len(A)), middle], [middle.T, zeros(A.shape[1], A.shape[1])]])
+        found = over_signs(image(middle.T, None)).sqrt() if q == "l2" else over_signs(blocks) / 2
     return known_smaller(every, (found + rest).upper())

@@ -2,7 +2,8 @@
 
 The norm of M from p to q is the largest zᵀMx with ‖x‖_p ≤ 1 and ‖z‖_q* ≤ 1, q* the dual of q. Of ℓ1 balls the corners
 are ± unit vectors, so columns (p = 1) or rows (q = ∞) tell the norm. Those of ℓ∞ balls are sign vectors: all are tried
-where they are few; otherwise ‖x‖₂ ≤ √n‖x‖_∞ must do. A pass may begin with an ellipsoid around the cube: for h > 0
+where they are few; otherwise σᵀSσ = Σd + σᵀ(S - D)σ ≤ Σd + n·λmax(S - D) for any diagonal D, which is suggested. Pairs
+of sign vectors are one for [0 M; Mᵀ 0]. A pass may begin with an ellipsoid around the cube: for h > 0
 
     |x_i| ≤ 1 for all i   implies   ‖x/h‖₂² ≤ Σ 1/h_i².
 
@@ -23,7 +24,9 @@ from scipy import sparse
 
 from lipcert.errors import InvalidInput, ProofFailed
 from lipcert.kernel.arithmetic import (
+    Approx,
     Near,
+    congruence,
     down,
     inflate,
     largest_eigenvalue_above,
@@ -34,6 +37,7 @@ from lipcert.kernel.arithmetic import (
 from lipcert.model.arrays import Array, Weight
 from lipcert.model.network import Layer, Network
 from lipcert.model.regions import NORMS, Ball, Box, Norm, Norms, Region
+from lipcert.suggest.multipliers import diagonal_over
 
 FEW: Final = 10
 """Coordinates of a cube up to which all of its corners are tried: 512, half of 2¹⁰, for as many products."""
@@ -64,7 +68,7 @@ def ellipsoid_above(S: Array, norm: Norm) -> Array:
 
 
 def _cube_above(S: Array) -> Array:
-    """At least the largest σᵀSσ over sign vectors σ: ‖y‖₁ is σᵀy for one of them."""
+    """At least the largest σᵀSσ = Σd + σᵀ(S - D)σ over sign vectors σ, for any d: ‖y‖₁ is σᵀy for one of them."""
     n = S.shape[-1]
     total = inflate(np.abs(S).sum(axis=-1).sum(axis=-1), 2 * n + 2)
     if n <= FEW:
@@ -72,7 +76,9 @@ def _cube_above(S: Array) -> Array:
         return np.fmin(total, (Near.of(signs) @ S * signs).sum().above.max(axis=-1))
     if not np.isfinite(S).all():
         return total
-    return np.fmin(total, inflate(n * np.maximum(largest_eigenvalue_above(S), 0.0), 1))
+    d = np.nan_to_num(diagonal_over(S))
+    rest = largest_eigenvalue_above((Approx(S, symmetric=True) - Approx.diagonal(d)).above())
+    return np.fmin(total, (Near.of(d).sum() + Near.of(rest) * n).above)
 
 
 def induced_above(matrix: Near, norms: Norms) -> Array:
@@ -124,7 +130,11 @@ def _corners(middle: Array, q: str) -> Array:
     if n <= FEW:
         images = Near.of(middle) @ _signs(n).T  # corners last
         return _lengths(images.T.size, q).max(axis=-1)
-    return inflate(spectral_above(middle) * np.sqrt(float(n * m if q == "l1" else n)), 3)
+    if q == "l2":
+        return inflate(np.sqrt(_cube_above(congruence(None, np.swapaxes(middle, -1, -2)))), 1)
+    both = np.zeros((*middle.shape[:-2], m + n, m + n))  # signs of outputs and inputs together
+    both[..., :m, m:] = middle
+    return 0.5 * _cube_above(both + np.swapaxes(both, -1, -2))
 
 
 def _signs(n: int) -> Array:
