@@ -7,8 +7,7 @@ line that is on the safe side. Many rows, of many regions of a stack, go back to
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -239,24 +238,9 @@ _TOGETHER = 2_000_000
 """Entries of the rows that are traced together; more would take memory that is fresh each time."""
 
 
-@dataclass(frozen=True, eq=False)
-class _Sizes:
-    """Bounds of (count, n) sizes that need no copy per row: size[k, n] ≤ region[k]·neuron[n]."""
-
-    region: Array
-    neuron: Array
-
-    @staticmethod
-    def of(sizes: Array) -> _Sizes:
-        """With region the largest size of each region; one that is not finite leaves the others alone."""
-        region = sizes.max(axis=-1, initial=0.0)
-        usable = np.isfinite(region) & (region > 0.0)
-        share = np.where(usable[:, None], sizes / np.where(usable, region, 1.0)[:, None], 0.0)
-        return _Sizes(region, up(share.max(axis=0)))
-
-    def times(self, pick: Pick, rows: Array) -> Array:
-        """At least Σ rows·size of each row's region, for rows ≥ 0, up to the rounding of sums and products."""
-        return np.asarray(pick(self.region) * (rows @ self.neuron))
+def _largest(sizes: Array) -> Array:
+    """The largest of sizes (count, n) over the regions where all are finite: only rounding errors are charged by it."""
+    return np.asarray(sizes[np.isfinite(sizes).all(axis=-1)].max(axis=0, initial=0.0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -264,7 +248,8 @@ class _Lines:
     """What holds for the activations of a layer over every region of the stack, (count, neurons).
 
     lower_slope·v + lower_offset ≤ φ(v) ≤ upper_slope·v + upper_offset, floor ≤ φ(v) ≤ roof, |φ(v)| ≤ z_size. What is
-    rounded in a row multiplies ``passed`` = |W||z| + |b| + |v| or an offset; ``lost`` is what underflow loses. With
+    rounded in a row multiplies ``passed`` = |W||z| + |b| + |v| or an offset, the largest of all regions, (neurons,);
+    ``lost`` is what underflow loses, infinite where these are not finite. With
     ``mixed`` the slopes are those of the elementwise activations; mixed·v takes the place of slope·v for the others.
     """
 
@@ -275,30 +260,10 @@ class _Lines:
     floor: Array
     roof: Array
     z_size: Array
-    offsets: _Sizes
-    passed: _Sizes
+    offsets: Array
+    passed: Array
     lost: Array
     mixed: Weight | None = None
-
-    def take(self, some: Array) -> _Lines:
-        """Those of some neurons."""
-        names = ("lower_slope", "lower_offset", "upper_slope", "upper_offset", "floor", "roof", "z_size")
-        changed: dict[str, Any] = {name: getattr(self, name)[:, some] for name in names}
-        for name in ("offsets", "passed"):
-            changed[name] = replace(getattr(self, name), neuron=getattr(self, name).neuron[some])
-        return replace(self, **changed)
-
-
-def _narrow(weight: Weight, rows: Array | None) -> tuple[Weight, Array | None]:
-    """Some rows of a weight, of a sparse one without the columns that are zero in them, and which columns are left.
-
-    None stands for all: so it is for dense weights, and where half of the columns are left.
-    """
-    part = weight if rows is None else weight[rows]
-    if rows is None or isinstance(part, np.ndarray):
-        return part, None
-    used = np.unique(part.indices)
-    return (part, None) if 2 * used.size > part.shape[1] else (part[:, used], used)
 
 
 @dataclass(eq=False)
@@ -343,11 +308,10 @@ class BackSubstitution:
     def _tighten(self, index: int, where: Array, neuron: Array, lower: Array, upper: Array) -> None:
         """The same for some neurons, in place."""
         layer = self.network.layers[index]
-        part, seen = (layer.weight[neuron], None) if self.network.coupled else _narrow(layer.weight, neuron)
-        weight, bias, below = dense(part), layer.bias[neuron], self._below(index)
-        above = self.above(index, np.tile(where, 2), np.concatenate([weight, -weight]), seen=seen)
+        weight, bias, below = dense(layer.weight[neuron]), layer.bias[neuron], self._below(index)
+        above = self.above(index, np.tile(where, 2), np.concatenate([weight, -weight]))
         # what the weights and biases themselves are known to
-        sizes = Pick(len(self.domain), where).dots(np.abs(weight), below if seen is None else below[:, seen])
+        sizes = Pick(len(self.domain), where).dots(np.abs(weight), below)
         loose = weighed_off(sizes + np.abs(bias), 0)
         # an overflow gives NaN, which fmin and fmax ignore
         upper[where, neuron] = np.fmin(upper[where, neuron], up(up(above[: where.size] + loose) + bias))
@@ -400,16 +364,9 @@ class BackSubstitution:
         passed = matvec(abs(layer.weight), below) + np.abs(layer.bias) + sides
         # what underflows in a row multiplies values below and above the affine map, whatever the slopes are
         lost = underflow(1.0 + passed.sum(axis=-1) + below.sum(axis=-1) + sizes.sum(axis=-1))
-        return _Lines(*columns, z_size, _Sizes.of(sizes), _Sizes.of(passed), lost, mixed)
+        return _Lines(*columns, z_size, _largest(sizes), _largest(passed), lost, mixed)
 
-    def above(
-        self,
-        index: int,
-        where: Array,
-        rows: Array,
-        extra: Sequence[Array] | None = None,
-        seen: Array | None = None,
-    ) -> Array:
+    def above(self, index: int, where: Array, rows: Array, extra: Sequence[Array] | None = None) -> Array:
         """At least max of row·z over the region of each row, z the activations before layer ``index``, (k,).
 
         ``where`` (k,) numbers the regions of rows (k, n). Replacing z by its lines turns rows into
@@ -417,22 +374,15 @@ class BackSubstitution:
         into rows'·W, with error at most γ|rows'||W|. Both errors multiply values that are bounded; so they are charged
         to the offset at the cost of a matrix-vector product. The three sums that make up the offset lose γ of their
         terms and 3u of what they add to. ``extra`` adds multiples of the pre-activations of every layer on the way.
-        Rows may be about those z only that are ``seen``; through sparse weights others have no part in them.
         """
-        narrow = extra is None and not self.network.coupled
         stop = 0 if self.depth is None else max(0, index - self.depth)
         pick = Pick(len(self.domain), where)
         offset, charge = np.zeros(len(rows)), np.zeros(len(rows))
         for back in range(index - 1, stop - 1, -1):
             layer, lines = self.network.layers[back], self.at(back)
-            weight, bias, before = layer.weight, layer.bias, None
-            if narrow:
-                weight, before = _narrow(weight, seen)
-            if seen is not None:
-                lines, bias = lines.take(seen), bias[seen]
             positive, negative = np.maximum(rows, 0.0), np.minimum(rows, 0.0)
             offset = offset + pick.dots(positive, lines.upper_offset) + pick.dots(negative, lines.lower_offset)
-            sizes = lines.offsets.times(pick, np.abs(rows))
+            sizes = np.abs(rows) @ lines.offsets
             rest, first = rows, (..., slice(lines.upper_slope.shape[-1]))
             rows = positive[first] * pick(lines.upper_slope) + negative[first] * pick(lines.lower_slope)
             if lines.mixed is not None:
@@ -441,16 +391,13 @@ class BackSubstitution:
                 rows = through
             if extra is not None:
                 rows = rows + extra[back]
-            offset = offset + rows @ bias
-            passed = lines.passed.times(pick, np.abs(rows))
+            offset = offset + rows @ layer.bias
+            passed = np.abs(rows) @ lines.passed
             if extra is not None:  # the sum above is rounded too, also where it cancels
-                passed = passed + lines.passed.times(pick, np.abs(extra[back]))
+                passed = passed + np.abs(extra[back]) @ lines.passed
             lost = weighed_off(sizes + passed + np.abs(offset), max(layer.weight.shape) + layer.width + 12)
             charge = charge + lost + pick(lines.lost)
-            rows, seen = times(rows, weight), before
-        if seen is not None:
-            some, rows = rows, np.zeros((len(rows), self.network.layers[stop].weight.shape[1]))
-            rows[:, seen] = some
+            rows = times(rows, layer.weight)
         if stop == 0:
             value, error = self.domain.support(where, rows)
         else:
