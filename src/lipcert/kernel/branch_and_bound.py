@@ -86,11 +86,9 @@ class Pieces:
         """The pieces of all parts, one after the other."""
         return Pieces(*(np.concatenate([getattr(part, one.name) for part in parts]) for one in fields(Pieces)))
 
-    def copy(self, like: Pieces | None = None) -> Pieces:
-        """Rows of their own, that keep no larger arrays alive and can be read only; or those ``like`` them."""
-        rows = [np.array(getattr(self, column.name)) for column in fields(self)]
-        known = rows if like is None else [getattr(like, column.name) for column in fields(self)]
-        return Pieces(*(frozen(old if np.array_equal(old, new) else new) for old, new in zip(known, rows, strict=True)))
+    def copy(self) -> Pieces:
+        """Rows of their own, that keep no larger arrays alive and can be read only."""
+        return Pieces(*(frozen(np.array(getattr(self, column.name))) for column in fields(self)))
 
     def put(self, which: Array, some: Pieces) -> None:
         """Write the rows of some of the pieces over."""
@@ -165,11 +163,10 @@ class Bounding(ABC):
         low, high = _joined(known) if known else (-high, high)
         values, blank = np.full((1, rows), np.inf), np.zeros((1, 0))
         root = Pieces(lower[None], upper[None], low, high, values, blank, blank, np.zeros(1, dtype=bool))
-        self.slopes: list[Interval] = []
         with proving():
             guide = Hinted.absolute(self.sweeps[-1] if sweeps else None, *self.enclosures)
             first = self.sweep(root, guide).run(self.carries)
-            self.slopes, (low, high) = first.slopes, _joined(first.intervals)
+            low, high = _joined(first.intervals)
             hints, shares = advised(first, False) if self.carries else (blank, blank)
             self.slack = _SLACK * self.sizes(first)
         self.root = replace(root, low=low, high=high, hints=hints, shares=shares).copy()
@@ -273,8 +270,9 @@ class Bounding(ABC):
     def sweep(self, pieces: Pieces, guide: Guide | None = None, enclose: bool = True) -> Sweep:
         """A sweep over pieces, that has not been run; by their own hints, or those of a guide."""
         known = list(zip(self.layers(pieces.low), self.layers(pieces.high), strict=True))
-        given = guide or Hinted.relative(self.layers(pieces.hints), *self.enclosures), known, self.slopes, True, enclose
-        return Sweep(self.network, self.domain(pieces), *given, norms=self.norms, start=self.start)
+        guide = guide or Hinted.relative(self.layers(pieces.hints), *self.enclosures)
+        given = self.domain(pieces), guide, known, True, enclose, self.norms, self.start
+        return Sweep(self.network, *given)
 
     def domain(self, pieces: Pieces) -> Domain:
         """Where the inputs of pieces lie."""
@@ -424,7 +422,7 @@ class Cover:
     @property
     def values(self) -> Array:
         """At least what is bounded, all over the region, (rows,): the largest value of a leaf, row by row."""
-        return roomy(np.max(self._uncut(), axis=0), self.bounding.slack)
+        return self.leaves().max(axis=0, initial=self.bounding.least)
 
     @property
     def bound(self) -> float:
@@ -448,8 +446,9 @@ class Cover:
 
     def leaves(self, room: bool = True) -> Array:
         """The values of all pieces that may have an input, (pieces, rows), in the order of their nodes."""
-        found = [values for values in self._uncut() if (values > self.bounding.least).any()]
-        values = np.array(found).reshape(len(found), self.bounding.rows)
+        cut = {node.parent for node in self._nodes}
+        uncut = [node.values for number, node in enumerate(self._nodes) if number not in cut]
+        values = np.array([one for one in uncut if (one > self.bounding.least).any()]).reshape(-1, self.bounding.rows)
         return roomy(values, self.bounding.slack) if room else values
 
     def cut(self, nodes: Sequence[int], layer: Array, index: Array, value: Array) -> list[Leaf]:
@@ -484,7 +483,7 @@ class Cover:
                 nodes_ += [half._replace(values=least), half][:: 1 if up_ else -1]
                 passed.append(last[j])
                 void[number + 1 - up_], last[j] = np.array(weights[k]), number + up_
-        rest = [Leaf(node, pieces.take(slice(j, j + 1)).copy(leaves[j].piece)) for j, node in enumerate(last)]
+        rest = [Leaf(node, pieces.take(slice(j, j + 1)).copy()) for j, node in enumerate(last)]
         self._void |= void
         self._passed += passed
         self._nodes += nodes_
@@ -515,11 +514,6 @@ class Cover:
         void = np.array(list(self._void), dtype=int)[row], neuron, table[row, neuron]
         return Tree(layer, index, value, child, max(self.bound, 0.0), *void, passed=np.array(self._passed, dtype=int))
 
-    def _uncut(self) -> list[Array]:
-        """The values of the nodes that were not cut."""
-        cut = {node.parent for node in self._nodes}
-        return [node.values for number, node in enumerate(self._nodes) if number not in cut]
-
     def _add(self, pieces: Pieces, made: list[tuple[int, list[Any]]]) -> list[Leaf]:
         """Bound new leaves; they, and the parents and cuts that made them, count together."""
         found = self.bounding.bound(pieces)
@@ -527,8 +521,7 @@ class Cover:
             raise ProofFailed("the bound of a piece is no number")
         leaves, nodes = [], []
         for number, (parent, cut) in enumerate(made):
-            like = self._leaves[parent].piece if parent >= 0 else None
-            leaves.append(Leaf(self.pieces + number, found.take(slice(number, number + 1)).copy(like)))
+            leaves.append(Leaf(self.pieces + number, found.take(slice(number, number + 1)).copy()))
             nodes.append(_Node(parent, cut, leaves[-1].piece.values[0]))
         for parent, _ in made:
             self._leaves.pop(parent, None)

@@ -155,12 +155,9 @@ class KnownLayer:
         low, high = self.low[self.open], self.high[self.open]
         if not low.size:
             return Cells(*np.zeros((6, 1, 0)))
-        count = 2 if self.bent.all() else _CELLS
-        share = np.arange(count + 1.0)[:, None] / count
-        across = np.where(share <= 0.5, low * (1.0 - 2.0 * share), high * (2.0 * share - 1.0))
-        along = np.clip(low + share * (high - low), low, high)
-        marks = np.where((low < 0.0) & (high > 0.0), across, along)
-        marks[0], marks[-1] = low, high
+        count = 1 if self.bent.all() else _CELLS
+        along = np.clip(low + np.arange(count)[:, None] / count * (high - low), low, high)
+        marks = np.sort(np.vstack([along, np.clip(0.0, low, high)[None], high[None]]), axis=0)
         start, stop = marks[:-1], marks[1:]
         neurons = self.neurons.take(self.open)
         lines = relax(neurons, start, stop, *suggested_lines(neurons, (start, stop)))[:4]

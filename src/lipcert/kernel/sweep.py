@@ -82,7 +82,6 @@ class Sweep:
     network, domain : what is spoken of; no domain is all of space.
     guide : asked layer by layer.
     known : intervals of the hidden layers that were proved before.
-    limits : slopes that were proved before.
     pieces : whether regions may turn out to be ``empty``; otherwise that is an error.
     enclose : whether the region is one of this network's inputs, and the guide's enclosures are used.
     norms : in which the bounds are, without units.
@@ -97,7 +96,6 @@ class Sweep:
     domain: Domain | None
     guide: Guide
     known: Sequence[Interval] = ()
-    limits: Sequence[Interval] = ()
     pieces: bool = False
     enclose: bool = True
     norms: Norms = PLAIN
@@ -211,8 +209,6 @@ class Sweep:
             alpha, beta = slope_bounds(neurons, *interval, center)
         except ProofFailed as error:
             raise ProofFailed(f"layer {index + 1}: {error}") from None
-        if self.limits:  # at a kink a point has more slopes than an interval that ends there
-            alpha, beta = np.maximum(alpha, self.limits[index][0]), np.minimum(beta, self.limits[index][1])
         if self.empty.any():  # no slopes at all: nothing to carry
             alpha, beta = (np.where(self.empty[:, None], 0.0, slope) for slope in (alpha, beta))
         self.slopes.append((alpha, beta))

@@ -21,7 +21,6 @@ charged by the sizes of all terms, which are multiplied in the order of the term
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain, combinations_with_replacement, pairwise, product
@@ -38,8 +37,8 @@ MOST_INPUTS: Final = 8
 """With more inputs a box has too many corners."""
 _FLAT: Final = 2.0**-40
 """A side of a box is taken to be at least so much of its longest; a larger box is no mistake."""
-_POWERS = {1: (1.0, True, 0.0), 2: (0.5, False, 0.5), 3: (0.75, True, 0.25)}
-"""What stands for a power of δ_i: a factor, whether δ_i is kept, and how far off that is at most."""
+_FACTORS, _MISSED = np.array([1.0, 1.0, 0.5, 0.75]), np.array([0.0, 0.0, 0.5, 0.25])
+"""What stands for the powers 0 to 3 of δ_i, times 1 or δ_i, and how far off that is at most."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,29 +78,21 @@ class Monomials:
 
     def __init__(self, d: int) -> None:
         lists = [list(combinations_with_replacement(range(d), degree)) for degree in range(4)]
-        place = [{monomial: number for number, monomial in enumerate(part)} for part in lists]
+        place = {monomial: number for part in lists for number, monomial in enumerate(part)}
         self.d, self.count = d, [len(part) for part in lists]
-        pairs = np.array(lists[2])
-        self.first, self.second = pairs[:, 0], pairs[:, 1]
+        self.first, self.second = np.array(lists[2]).T
         self.both = np.where(self.first == self.second, 1.0, 2.0)[:, None]
-        self.third = np.array([[place[3][_sorted(i, *pair)] for pair in lists[2]] for i in range(d)])
-        self.touched = [np.array([[part.count(i) for part in lists[m]] for i in range(d)], dtype=float) for m in (2, 3)]
-        self.gradients = []
-        for degree in range(1, 4):
-            source = np.array([[place[degree][_sorted(j, *part)] for part in lists[degree - 1]] for j in range(d)])
-            times = np.array([[part.count(j) + 1.0 for part in lists[degree - 1]] for j in range(d)])
-            self.gradients.append((source, times))
+        powers = np.array([[monomial.count(i) for i in range(d)] for monomial in chain(*lists)])
+        parts = np.split(powers, np.cumsum(self.count)[:-1])
+        self.touched = [part.T.astype(float) for part in parts[2:]]
+        sources = [
+            np.array([[place[tuple(sorted((i, *one)))] for one in part] for i in range(d)]) for part in lists[:3]
+        ]
+        self.gradients = [(source, part.T + 1.0) for source, part in zip(sources, parts, strict=False)]
+        self.third = sources[2]
         signs = np.array(list(product([-1.0, 1.0], repeat=d)))
-        values, slack = [], []
-        for monomial in chain(*lists):
-            value, off = np.ones(len(signs)), 0.0
-            for i, power in Counter(monomial).items():
-                factor, kept, least = _POWERS[power]
-                value = value * factor * (signs[:, i] if kept else 1.0)
-                off = max(off, least)
-            values.append(value)
-            slack.append(off)
-        self.values, self.slack = np.array(values), np.array(slack)
+        factors, odd, self.slack = _FACTORS[powers].prod(axis=1), powers % 2 == 1, _MISSED[powers].max(axis=1)
+        self.values = factors[:, None] * np.where(odd[:, None], signs, 1.0).prod(axis=-1)
         ends = np.cumsum(self.count)
         some = np.ascontiguousarray(self.values[:, len(signs) // 2 :].T)
         self.sides = [np.ascontiguousarray(some[:, a:b]) for a, b in pairwise(ends)]
@@ -125,10 +116,6 @@ class Monomials:
         """The gradient of polynomials, given by degree (..., monomials); (..., d, monomials of degree ≤ 2)."""
         found = [part[..., source] * times for part, (source, times) in zip(parts, self.gradients, strict=True)]
         return np.concatenate(found, axis=-1)
-
-
-def _sorted(*monomial: int) -> tuple[int, ...]:
-    return tuple(sorted(monomial))
 
 
 class Polynomial:
