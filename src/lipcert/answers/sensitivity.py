@@ -13,7 +13,7 @@ from lipcert.answers.saved import ROOM, Saved
 from lipcert.errors import ProofFailed
 from lipcert.kernel.arithmetic import norm_above
 from lipcert.kernel.facts import Fact, PairsFact
-from lipcert.kernel.outputs import Group, OutputBounds, derivatives, derivatives_by_pieces, entries_fact, pair_bound
+from lipcert.kernel.outputs import Group, OutputBounds, derivatives, derivatives_by_pieces, pair_bound
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 from lipcert.model.regions import Region
@@ -76,7 +76,7 @@ def pair_facts(
         facts.append(derivatives_by_pieces(proofs[pieces[0]], pieces[1]))
     for one in proofs if all_pairs else ():
         with suppress(ProofFailed, np.linalg.LinAlgError):  # then the others count
-            facts.append(entries_fact(one))
+            facts.append(derivatives(one, by_ellipsoids=True))
     for pair in pairs:
         part = pair.part
         if part is None or part.outputs not in out or part.inputs not in into:

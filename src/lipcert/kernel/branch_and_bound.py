@@ -535,15 +535,18 @@ def roomy(values: Array, slack: Array) -> Array:
     return np.asarray(up(np.where(values > 0.0, values * (1.0 + _AGAIN), values * (1.0 - _AGAIN)) + slack))
 
 
-def prove_tree(
+def leaf_values(
+    kind: type[Bounding],
+    pieces: Cover | Tree,
     network: Network,
     region: Region,
-    tree: Tree,
     sweeps: Sequence[Hints] = (),
-    norms: Norms = PLAIN,
-) -> float:
-    """The largest Lipschitz bound of a leaf, derived again from the cuts, and from hints for the whole region."""
-    return float(prove_leaves(PieceBounds(network, region, sweeps, norms), tree).max(initial=0.0))
+    *norms: Norms,
+) -> Array:
+    """The values of the leaves, (pieces, rows): of a cover, or of cuts, that are proved again with hints for all."""
+    if isinstance(pieces, Cover):
+        return pieces.check(network, region, kind, *norms).leaves()
+    return prove_leaves(kind(network, region, sweeps, *norms), pieces)  # type: ignore[arg-type]
 
 
 def prove_leaves(bounding: Bounding, tree: Tree) -> Array:

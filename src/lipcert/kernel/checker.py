@@ -9,7 +9,7 @@ import numpy as np
 
 from lipcert.errors import InvalidInput, ProofFailed
 from lipcert.kernel.arithmetic import inflate, norm_above
-from lipcert.kernel.branch_and_bound import Cover, PieceBounds, has_taylor, prove_tree
+from lipcert.kernel.branch_and_bound import Cover, PieceBounds, has_taylor, leaf_values
 from lipcert.kernel.domain import check_region
 from lipcert.kernel.facts import LipschitzFact, Part
 from lipcert.kernel.fourier import by_channel, prove_symbols
@@ -61,10 +61,8 @@ def lipschitz_fact(
         if pieces is not None:
             if part_sweeps or not sweeps:
                 raise ProofFailed("the pieces are about the whole network, and need multipliers")
-            if isinstance(pieces, Cover):
-                bound = min(bound, pieces.check(target, place, PieceBounds, inner.norms).bound)
-            else:
-                bound = min(bound, prove_tree(target, place, pieces, sweeps, inner.norms))
+            leaves = leaf_values(PieceBounds, pieces, target, place, sweeps, inner.norms)
+            bound = min(bound, float(leaves.max(initial=0.0)))
         if curved is not None:
             if replace(inner, inputs=None) != Part((0, target.depth)):
                 raise ProofFailed("hints to second order are about a whole network in ℓ2 norms")
@@ -102,7 +100,10 @@ def _by_sweeps(
     sweeps: Sequence[Hints],
     part_sweeps: Sequence[Hints],
 ) -> float:
-    piece, norms = _piece(network, part, bool(part_sweeps) or not sweeps), part.norms.bare
+    if sweeps and not part_sweeps and (part.layers != (0, network.depth) or part.norms.has_units):
+        start, stop = part.layers
+        raise ProofFailed(f"the hints are about the whole network, not about its layers {start} to {stop}")
+    piece, norms = part.of(network), part.norms.bare
     if not sweeps:
         if part_sweeps:
             raise ProofFailed("there are no multipliers to prove a bound from")
@@ -132,34 +133,21 @@ def lipschitz_facts(network: Network, regions: Sequence[Region], part: Part, gui
     """Facts for regions of one kind, with a guide that is asked for multipliers."""
     target, inner = part.reduced(network)
     domain, norms = stack_of([part.place(region) for region in regions], target.inputs), inner.norms.bare
-    piece = None if inner.is_whole(target) else _piece(target, inner, True)
-    covers = piece is not None and inner.layers == (0, target.depth) and inner.norms.plain  # of some inputs
+    whole = inner.is_whole(target)
+    covers = not whole and inner.layers == (0, target.depth) and inner.norms.plain  # of some inputs
     sweeps, known = list[Sweep](), list[Interval]()
     with proving():
         # intervals first; a start for cubes is of little use to other regions
-        if piece is not None or (domain is not None and norms.input.name == "linf" and domain.radius is not None):
+        if not whole or (domain is not None and norms.input.name == "linf" and domain.radius is not None):
             sweeps = [Sweep(target, domain, guide).run()]
             known = sweeps[0].intervals
-        if piece is not None:
-            last = Sweep(piece, domain, guide, inner.known(known), enclose=False, norms=norms).run()
-        else:
-            last = Sweep(target, domain, guide, known, norms=norms, enclose=not sweeps).run()
+        last = Sweep(inner.of(target), domain, guide, inner.known(known), enclose=not sweeps, norms=norms).run()
         found, bounds = [], norm_bounds(last)
     for which, (region, bound) in enumerate(zip(regions, bounds.tolist(), strict=True)):
         hints = tuple(one.hints(which) for one in (*sweeps, last))
-        ends = (hints, ()) if piece is None else (hints[:-1], hints[-1:])
+        ends = (hints, ()) if whole else (hints[:-1], hints[-1:])
         if covers and sweeps[0].bounds[which] < bound:
             bound, ends = float(sweeps[0].bounds[which]), (hints[:-1], ())
         rules = rules_of(target, region, hints, False) | ({"norms"} if not part.norms.plain else set())
         found.append(Proved(_fact(network, region, part, bound, rules), *ends, layer_reports(last, which)))
     return found
-
-
-def _piece(network: Network, part: Part, has_hints: bool) -> Network:
-    """The part of the network that a bound is about."""
-    if part.is_whole(network):
-        return network
-    if not has_hints and (part.layers != (0, network.depth) or part.norms.has_units):
-        start, stop = part.layers
-        raise ProofFailed(f"the hints are about the whole network, not about its layers {start} to {stop}")
-    return part.of(network)

@@ -37,17 +37,11 @@ class Part:
         A part that starts at the input and takes all of it is a network in its own right, in its own units. With
         some of the inputs it is one of the network with the chosen outputs.
         """
-        stop, norms = self.layers[1], self.norms
         if not self._is_network:
             if self.layers != (0, network.depth) or self.outputs is None:
                 return network, self
             return network.select(outputs=self.outputs), replace(self, outputs=None)
-        target = network if stop == network.depth else network.slice(0, stop)
-        target = target if self.outputs is None else target.select(outputs=self.outputs)
-        if norms.has_units:
-            self.check(network)
-            target = in_units(target, norms)
-        return target, Part((0, stop), norms=norms.bare)
+        return self.of(network), Part(self.layers, norms=self.norms.bare)
 
     def place(self, region: Region) -> Region:
         """The region of the inputs of the reduced network."""
@@ -61,6 +55,8 @@ class Part:
 
     def of(self, network: Network) -> Network:
         """The part of the network as a network, in its own units."""
+        if self.is_whole(network):
+            return network
         piece = network.slice(*self.layers).select(self.inputs, self.outputs)
         self.check(network)
         return in_units(piece, self.norms)

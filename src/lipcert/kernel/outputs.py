@@ -16,13 +16,11 @@ import numpy as np
 from lipcert.errors import ProofFailed
 from lipcert.kernel.arithmetic import Approx, Near, congruence, inflate, norm_above, raised, underflow, up
 from lipcert.kernel.branch_and_bound import (
-    Bounding,
     Cover,
     JacobianEntries,
     OutputRows,
     PieceBounds,
-    prove_leaves,
-    prove_tree,
+    leaf_values,
 )
 from lipcert.kernel.checker import rules_of
 from lipcert.kernel.domain import check_region, corners, radius_above
@@ -206,31 +204,25 @@ def pairs(outputs: int, label: int) -> Array:
 
 def over_pieces(base: OutputBounds, pieces: Cover | Tree) -> RowsFact:
     """How large outputs and their negatives get over pieces of the region."""
-    leaves = _leaves(OutputRows, base, pieces)
+    leaves = leaf_values(OutputRows, pieces, base.network, base.region, base.sweeps)
     return base.made(RowsFact, base.rules_by_pieces, both_sides(base.network.outputs), leaves)
 
 
 def derivatives_by_pieces(base: OutputBounds, pieces: Cover | Tree) -> PairsFact:
     """How large each entry of the Jacobian gets over pieces of the region."""
     with proving():
-        least = _leaves(JacobianEntries, base, pieces).max(axis=0, initial=0.0)
+        least = leaf_values(JacobianEntries, pieces, base.network, base.region, base.sweeps).max(axis=0, initial=0.0)
     least = least.reshape(base.network.outputs, base.network.inputs)
     return base.made(PairsFact, base.rules_by_pieces, *_coordinates(least), least)
 
 
-def derivatives(one: OutputBounds) -> PairsFact:
-    """How large each entry of the Jacobian gets, by its interval."""
+def derivatives(one: OutputBounds, by_ellipsoids: bool = False) -> PairsFact:
+    """The same by an interval for each, or by ellipsoids of columns or rows."""
     with proving():
-        ends = [(alpha[None], beta[None]) for alpha, beta in _slopes(one)]
-        (least,) = jacobian(one.network, ends).size
+        slopes = _slopes(one)
+        ends = [(alpha[None], beta[None]) for alpha, beta in slopes]
+        least = entries(one.network, slopes) if by_ellipsoids else jacobian(one.network, ends).size[0]
     return one.made(PairsFact, (), *_coordinates(least), least)
-
-
-def entries_fact(one: OutputBounds) -> PairsFact:
-    """The same by ellipsoids of its columns or rows."""
-    with proving():
-        limits = entries(one.network, _slopes(one))
-    return one.made(PairsFact, (), *_coordinates(limits), limits)
 
 
 def _coordinates(matrix: Array) -> tuple[tuple[Group, ...], ...]:
@@ -246,13 +238,6 @@ def pair_bound(base: OutputBounds, outputs: Group, inputs: Group, sweeps: Sequen
     with proving():
         bounds = [Sweep(piece, None, StoredGuide(hints, piece, False), known).run().bounds for hints in sweeps]
     return base.made(PairsFact, (), (outputs,), (inputs,), np.fmin.reduce(bounds)[None])
-
-
-def _leaves(kind: type[Bounding], base: OutputBounds, pieces: Cover | Tree) -> Array:
-    """The values of the pieces, (pieces, rows): those of a cover, or of a tree that is proved again."""
-    if isinstance(pieces, Cover):
-        return pieces.check(base.network, base.region, kind).leaves()
-    return prove_leaves(kind(base.network, base.region, base.sweeps), pieces)  # type: ignore[call-arg]
 
 
 def _slopes(one: OutputBounds) -> list[Interval]:
@@ -300,10 +285,8 @@ def outputs_hinted(
     tree = pieces.tree() if isinstance(pieces, Cover) else pieces
     with proving():
         *before, last = (one for one in chain(network, region, told) if isinstance(one, Sweep))
-        if isinstance(pieces, Cover):
-            ceiling = pieces.check(network, region, PieceBounds).bound
-        elif tree is not None:
-            ceiling = prove_tree(network, region, tree, sweeps)
+        if pieces is not None:
+            ceiling = float(leaf_values(PieceBounds, pieces, network, region, sweeps).max(initial=0.0))
         found = _swept(network, region, _values(network, [region])[0], last, ceiling=ceiling)
     return replace(found, _earlier=tuple(trace for one in before for trace in one.traces), _told=told, tree=tree)
 
