@@ -15,10 +15,11 @@ A stored tree is proved again by the same steps.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import pairwise
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -118,12 +119,10 @@ def children(pieces: Pieces, starts: Array, layer: Array, index: Array, value: A
 
 def has_taylor(network: Network) -> bool:
     """Whether pieces to second order say anything about a network: few inputs, and slopes that change."""
-    if network.coupled:
+    if network.coupled or network.inputs > MOST_INPUTS:
         return False
     groups = [group for layer in network.layers[:-1] if layer.neurons for group in layer.neurons.groups]
-    bends = any(len(row.row.pieces.turns) for row, _ in groups)
-    dense_ = all(isinstance(layer.weight, np.ndarray) for layer in network.layers)
-    return network.inputs <= MOST_INPUTS and network.depth > 1 and dense_ and bends
+    return any(len(row.row.pieces.turns) for row, _ in groups)
 
 
 class Bounding(ABC):
@@ -133,7 +132,6 @@ class Bounding(ABC):
 
     Attributes
     ----------
-    asked : the digest of the network, and the region, that the values are about.
     root : the whole region as a piece.
     norms, start : in which Lipschitz bounds are, and what their sweeps begin with.
     rows : how many values each piece has.
@@ -151,7 +149,6 @@ class Bounding(ABC):
 
     def __init__(self, network: Network, region: Region, sweeps: Sequence[Hints], rows: int) -> None:
         self.network, self.region, self.sweeps, self.rows = network, region, tuple(sweeps), rows
-        self.asked = network.digest, region
         self.starts = frozen(np.cumsum([0, *network.sizes[1:-1]]))
         self.slices = [slice(begin, end) for begin, end in pairwise(self.starts)]
         self.curved = SecondOrder(network) if region.bounded and has_taylor(network) else None
@@ -285,13 +282,17 @@ class Bounding(ABC):
 
     def halves(self, pieces: Pieces, layer: Array, index: Array, value: Array) -> Pieces:
         """The two halves of each piece, one after the other, no larger than what they have of the region."""
-        limits = np.array([self.network.inputs, *self.network.sizes[1:-1]])
-        there = (layer >= AXIS).all() and (layer < len(limits) - 1).all() and np.isfinite(value).all()
-        if not there or (index < 0).any() or (index >= limits[layer + 1]).any():
-            raise ProofFailed("the tree cuts something that the network does not have")
+        self.check_cuts(AXIS, layer, index, value)
         found = children(pieces, self.starts, layer, index, value)
         lower, upper = self.domain(found).inner_box()
         return replace(found, lower=lower, upper=upper)
+
+    def check_cuts(self, first: int, layer: Array, index: Array, value: Array) -> None:
+        """An error unless cuts, of layers from the first one on, are of what the network has."""
+        limits = np.array([self.network.inputs, *self.network.sizes[1:-1]])
+        there = (layer >= first).all() and (layer < len(limits) - 1).all() and np.isfinite(value).all()
+        if not there or (index < 0).any() or (index >= limits[layer + 1]).any():
+            raise ProofFailed("the tree cuts something that the network does not have")
 
     def layers(self, values: Array) -> list[Array]:
         """Values of all hidden neurons in a row (count, neurons), per layer."""
@@ -379,14 +380,6 @@ _AGAIN = 2.0**-24
 """verify() batches pieces differently, so they round differently: room for that, relative to a value."""
 
 
-class _Node(NamedTuple):
-    """What a node is half of, the layer, index and value of that cut, and the node's values."""
-
-    parent: int
-    cut: list[Any]
-    values: Array
-
-
 @dataclass(frozen=True, eq=False)
 class Leaf:
     """One piece that is not cut, and its number in the tree."""
@@ -403,12 +396,13 @@ class Leaf:
 class Cover:
     """A region and the pieces that it was cut into.
 
-    New nodes count all at once, so an interrupt at any moment leaves a cover.
+    Of each node it is known what it is half of, and the layer, index and value of that cut. New leaves count all at
+    once, so an interrupt at any moment leaves a cover.
     """
 
     def __init__(self, bounding: Bounding) -> None:
         self.bounding = bounding
-        self._nodes: list[_Node] = []
+        self._nodes: list[tuple[int, list[Any]]] = []
         self._leaves: dict[int, Leaf] = {}
         self._void: dict[int, Array] = {}
         self._passed: list[int] = []
@@ -431,10 +425,10 @@ class Cover:
 
     def check(self, network: Network, region: Region, kind: type[Bounding], norms: Norms = PLAIN) -> Cover:
         """The cover itself, or an error if it is that of something else."""
-        digest, mine = self.bounding.asked
-        if network.digest != digest or not same_region(region, mine):
+        mine = self.bounding
+        if network.digest != mine.network.digest or not same_region(region, mine.region):
             raise ProofFailed("the pieces are those of another network or region")
-        if type(self.bounding) is not kind or self.bounding.norms != norms:
+        if type(mine) is not kind or mine.norms != norms:
             raise ProofFailed("the values of the pieces bound something else than what is asked for, or in other norms")
         return self
 
@@ -445,11 +439,12 @@ class Cover:
         return self._leaves[node]
 
     def leaves(self, room: bool = True) -> Array:
-        """The values of all pieces that may have an input, (pieces, rows), in the order of their nodes."""
-        cut = {node.parent for node in self._nodes}
-        uncut = [node.values for number, node in enumerate(self._nodes) if number not in cut]
-        values = np.array([one for one in uncut if (one > self.bounding.least).any()]).reshape(-1, self.bounding.rows)
-        return roomy(values, self.bounding.slack) if room else values
+        """The values of all pieces that may have an input, (pieces, rows), in order; with room for other batches."""
+        every = (leaf.piece.values[0] for _, leaf in sorted(self._leaves.items()))
+        values = np.array([one for one in every if (one > self.bounding.least).any()]).reshape(-1, self.bounding.rows)
+        if not room:
+            return values
+        return up(np.where(values > 0.0, values * (1.0 + _AGAIN), values * (1.0 - _AGAIN)) + self.bounding.slack)
 
     def cut(self, nodes: Sequence[int], layer: Array, index: Array, value: Array) -> list[Leaf]:
         """Cut some leaves, each along an axis or by a neuron; the halves that may have an input are returned."""
@@ -471,25 +466,20 @@ class Cover:
         bounding, rows, pieces = self.bounding, np.arange(len(place)), Pieces.stack([leaf.piece for leaf in leaves])
         right = np.isfinite(weights).all(axis=1) & np.isfinite(value) & ((weights[rows, place] < 0.0) == above)
         layer = np.searchsorted(bounding.starts, place, side="right") - 1
-        least, last = np.full(bounding.rows, bounding.least), list(nodes)
-        nodes_, void, passed = list[_Node](), dict[int, Array](), list[int]()
+        last, made, void, passed = list(nodes), list[tuple[int, list[Any]]](), dict[int, Array](), list[int]()
         for which in np.unique(layer):
             some = np.flatnonzero(right & (layer == which))
             for k in some[bounding.void_sides(pieces, of[some], weights[some], place[some], value[some])].tolist():
-                j, at, up_, number = int(of[k]), float(value[k]), int(above[k]), self.pieces + len(nodes_)
+                j, at, up_, number = int(of[k]), float(value[k]), int(above[k]), self.pieces + len(made)
                 end, tighter = (pieces.low, max) if up_ else (pieces.high, min)
                 end[j, place[k]] = tighter(end[j, place[k]], at)
-                half = _Node(last[j], [int(which), int(place[k] - bounding.starts[which]), at], pieces.values[j])
-                nodes_ += [half._replace(values=least), half][:: 1 if up_ else -1]
+                made += [(last[j], [int(which), int(place[k] - bounding.starts[which]), at])] * 2
                 passed.append(last[j])
                 void[number + 1 - up_], last[j] = np.array(weights[k]), number + up_
         rest = [Leaf(node, pieces.take(slice(j, j + 1)).copy()) for j, node in enumerate(last)]
         self._void |= void
         self._passed += passed
-        self._nodes += nodes_
-        for node, leaf in zip(nodes, rest, strict=True):
-            self._leaves.pop(node)
-            self._leaves[leaf.node] = leaf
+        self._put(made, nodes, rest)
         return rest
 
     def drop(self, node: int, weights: Array) -> bool:
@@ -497,7 +487,6 @@ class Cover:
         if not np.isfinite(weights).all() or not self.bounding.is_void(self.leaf(node).piece, weights):
             return False
         self._void[node] = np.array(weights)
-        self._nodes[node] = self._nodes[node]._replace(values=np.full(self.bounding.rows, self.bounding.least))
         del self._leaves[node]
         return True
 
@@ -506,7 +495,7 @@ class Cover:
         count = self.pieces
         layer, index, value, child = np.full(count, LEAF), np.zeros(count, int), np.zeros(count), np.zeros(count, int)
         for node in range(1, count, 2):
-            parent, cut, _ = self._nodes[node]
+            parent, cut = self._nodes[node]
             layer[parent], index[parent], value[parent] = cut
             child[parent] = node
         table = np.array(list(self._void.values())).reshape(len(self._void), sum(self.bounding.network.sizes[1:-1]))
@@ -519,20 +508,17 @@ class Cover:
         found = self.bounding.bound(pieces)
         if not (found.values >= self.bounding.least).all():
             raise ProofFailed("the bound of a piece is no number")
-        leaves, nodes = [], []
-        for number, (parent, cut) in enumerate(made):
-            leaves.append(Leaf(self.pieces + number, found.take(slice(number, number + 1)).copy()))
-            nodes.append(_Node(parent, cut, leaves[-1].piece.values[0]))
-        for parent, _ in made:
-            self._leaves.pop(parent, None)
-        self._nodes += nodes  # in one step
-        self._leaves |= {leaf.node: leaf for leaf in leaves}
+        leaves = [Leaf(self.pieces + k, found.take(slice(k, k + 1)).copy()) for k in range(len(made))]
+        self._put(made, [parent for parent, _ in made], leaves)
         return leaves
 
-
-def roomy(values: Array, slack: Array) -> Array:
-    """Values enlarged by what may become of them when pieces are batched differently."""
-    return np.asarray(up(np.where(values > 0.0, values * (1.0 + _AGAIN), values * (1.0 - _AGAIN)) + slack))
+    def _put(self, made: list[tuple[int, list[Any]]], done: Iterable[int], leaves: list[Leaf]) -> None:
+        """New nodes, and leaves in the place of others."""
+        left = self._leaves.copy()
+        for node in done:
+            left.pop(node, None)
+        self._nodes += made
+        self._leaves = left | {leaf.node: leaf for leaf in leaves}  # in one step
 
 
 def leaf_values(
@@ -568,7 +554,7 @@ def prove_leaves(bounding: Bounding, tree: Tree) -> Array:
     todo = np.flatnonzero(tree.layer != LEAF)
     todo = todo[np.argsort(tree.child[todo])]
     passed = np.isin(todo, tree.passed)
-    rows = {int(node): np.zeros(bounding.starts[-1]) for node in np.unique(tree.void)}
+    rows = defaultdict[int, Array](lambda: np.zeros(bounding.starts[-1]))  # no weights prove nothing
     for node, neuron, weight in zip(tree.void.tolist(), tree.neuron.tolist(), tree.weight.tolist(), strict=True):
         rows[node][neuron] = weight
     while todo.size:
@@ -604,12 +590,7 @@ def _confine(cover: Cover, tree: Tree, chain: Array, rows: dict[int, Array]) -> 
         of[child] = of[child + 1] = of[node]
     above = np.array([int(node) in rows for node in first])
     void = np.where(above, first, first + 1)
-    sizes = np.array([*cover.bounding.network.sizes[1:-1], 0])
-    there = (tree.layer[chain] >= 0) & (tree.layer[chain] < len(sizes)) & (tree.index[chain] >= 0)
-    if not there.all() or (tree.index[chain] >= sizes[tree.layer[chain]]).any():
-        raise ProofFailed("the tree cuts something that the network does not have")
-    if not all(int(node) in rows for node in void):
-        raise ProofFailed("the tree lacks the weights of a side that it leaves out")
+    cover.bounding.check_cuts(0, tree.layer[chain], tree.index[chain], tree.value[chain])
     place = cover.bounding.starts[tree.layer[chain]] + tree.index[chain]
     weights = np.array([rows[int(node)] for node in void])
     of_ = np.array([of[int(node)] for node in chain])

@@ -49,6 +49,7 @@ class OutputBounds:
     network, region : what is spoken of.
     bound : ‖Δv_N‖ ≤ bound·‖Δz_0‖ for any two inputs of the region.
     output : at the centre; empty without a centre.
+    sweeps : the hints that prove all of this again.
     tree : the pieces over which the bound was proved, if it was.
     """
 
@@ -56,19 +57,14 @@ class OutputBounds:
     region: Region
     bound: float
     output: Near
+    sweeps: tuple[Hints, ...] = field(repr=False)
     _ellipsoid: tuple[Array, int] = field(repr=False)
     """S and e with Δv_N Δv_Nᵀ ≼ ‖Δz_0‖² 4**e·S."""
     _run: Sweep | None = field(default=None, repr=False)
     """None after the product of norms."""
     _which: int = 0
     _earlier: tuple[BackSubstitution, ...] = field(default=(), repr=False)
-    _told: tuple[Hints, ...] = field(default=(), repr=False)
     tree: Tree | None = field(default=None, repr=False)
-
-    @cached_property
-    def sweeps(self) -> tuple[Hints, ...]:
-        """The hints that prove all of this again."""
-        return self._told or (() if self._run is None else (self._run.hints(self._which),))
 
     @property
     def _sweep(self) -> Sweep:
@@ -280,7 +276,7 @@ def outputs_hinted(
         check_region(region, network.inputs)
         bound = norm_product(network)
         sphere = np.eye(network.outputs), int(np.frexp(bound)[1])  # bound² ≤ 4**exponent
-        return OutputBounds(network, region, bound, _values(network, [region])[0], sphere)
+        return OutputBounds(network, region, bound, _values(network, [region])[0], (), sphere)
     told, ceiling = tuple(one.bare for one in sweeps), np.inf
     tree = pieces.tree() if isinstance(pieces, Cover) else pieces
     with proving():
@@ -288,7 +284,7 @@ def outputs_hinted(
         if pieces is not None:
             ceiling = float(leaf_values(PieceBounds, pieces, network, region, sweeps).max(initial=0.0))
         found = _swept(network, region, _values(network, [region])[0], last, ceiling=ceiling)
-    return replace(found, _earlier=tuple(trace for one in before for trace in one.traces), _told=told, tree=tree)
+    return replace(found, _earlier=tuple(trace for one in before for trace in one.traces), sweeps=told, tree=tree)
 
 
 def _swept(
@@ -299,7 +295,8 @@ def _swept(
     bound = float(np.minimum(sweep.bounds[which], ceiling))  # NaN stays NaN
     if not np.isfinite(bound):
         raise ProofFailed("no finite bound was found; try a smaller region or another method")
-    return OutputBounds(network, region, bound, output, (sweep.S[which], int(sweep.exponent[which])), sweep, which)
+    ellipsoid = sweep.S[which], int(sweep.exponent[which])
+    return OutputBounds(network, region, bound, output, (sweep.hints(which),), ellipsoid, sweep, which)
 
 
 def _values(network: Network, regions: Sequence[Region]) -> list[Near]:

@@ -145,16 +145,12 @@ class KnownLayer:
     def bent(self) -> Array:
         """Which of the open neurons are straight on both sides of 0."""
         at = self.open
-        if not at.size:
-            return np.zeros(0, dtype=bool)
         return kinked(self.neurons.take(at), self.low[at], self.high[at], self.alpha, self.beta)
 
     @cached_property
     def cells(self) -> Cells:
         """Two cells on both sides of 0 where all open neurons are straight there, else more; 0 is a mark if inside."""
         low, high = self.low[self.open], self.high[self.open]
-        if not low.size:
-            return Cells(*np.zeros((6, 1, 0)))
         count = 1 if self.bent.all() else _CELLS
         along = np.clip(low + np.arange(count)[:, None] / count * (high - low), low, high)
         marks = np.sort(np.vstack([along, np.clip(0.0, low, high)[None], high[None]]), axis=0)

@@ -157,11 +157,6 @@ class Polynomial:
         self.more = self.square + beyond
         self.crossed = 2.0 * self.linear * beyond + self.more.squared()
 
-    @property
-    def cost(self) -> Array:
-        """What half of |c| costs beside the error of a fit, about."""
-        return (2.0 * self.linear * self.rest + self.more.squared()).value
-
 
 class Slopes:
     """The slopes σ + τ₁ + τ₂ + ε of a layer, and the sizes of what there is of them, (count, n).
@@ -237,7 +232,8 @@ class SecondOrder:
             intervals.append((low, high))
             away = Size(up(np.maximum(high - middle, middle - low)))
             layer.within(layer.rest.least(away + layer.linear + layer.square + layer.cube))
-            seen = Slopes(layer, fit(neurons, middle, (low, high), layer.cost))
+            cost = (2.0 * layer.linear * layer.rest + layer.more.squared()).value  # of half of |c|, about
+            seen = Slopes(layer, fit(neurons, middle, (low, high), cost))
             hidden.append((layer, seen))
             doubled = layer.linear.squared()
             moved = seen.slope * (layer.linear + layer.squares + layer.cubes) + seen.rate * doubled
