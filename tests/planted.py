@@ -7,6 +7,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
+import numpy as np
 import pytest
 
 Mistake = Callable[[pytest.MonkeyPatch], None]
@@ -37,3 +38,17 @@ def _other_powers(honest: Callable[..., Any], *given: Any) -> tuple[Any, Any]:
 
 other_powers = plant("step.Image.block", _other_powers)
 """Ellipsoids and their exponents relative to different powers of two, one per layer."""
+
+
+def _without_epsilon(honest: Callable[..., Any], sweep: Any, index: int, *given: Any) -> tuple[Any, Any]:
+    low, high = honest(sweep, index, *given)
+    layer = sweep.network.layers[index]
+    epsilon = np.zeros(layer.size)
+    for row, places in layer.plain.groups:
+        epsilon[places] = layer.bias[places] if row.name == "rsqrt" else 0.0
+    sweep.intervals[-1] = low - epsilon, high - epsilon
+    return sweep.intervals[-1]
+
+
+without_epsilon = plant("sweep.Sweep._interval", _without_epsilon)
+"""What a normalisation adds before it takes the root is left out of the interval of the sum."""

@@ -21,6 +21,7 @@ from lipcert.model.arrays import Array, dense
 from lipcert.model.couplings import Coupling
 from lipcert.model.network import Network
 
+_SPLIT = "lc.Split(lc.Scalar(), np.inf, 1e-3, 30)"
 _ROWS = ("identity", "relu", "tanh", "exp", "square", "gelu", "sigmoid")
 
 
@@ -29,7 +30,7 @@ def couplings(rng: np.random.Generator, log: Log) -> None:
     net, size = drawn(rng), float(10.0 ** rng.uniform(-8.0, 0.5))
     x = rng.normal(size=net.inputs)
     region = lc.Ball(x, size) if rng.random() < 0.6 else lc.Box(x - size, x + size)
-    method = some(rng, "lc.ClosedForm()", "lc.Scalar()", "lc.Diagonal()", "lc.Auto(np.inf, 20)")
+    method = some(rng, "lc.ClosedForm()", "lc.Scalar()", "lc.Diagonal()", "lc.Auto(np.inf, 20)", _SPLIT)
     found: Any = log.ask(f"lc.certify(net, region, {method})", net=net, region=region)
     if found is None:
         return
@@ -41,6 +42,11 @@ def couplings(rng: np.random.Generator, log: Log) -> None:
     if not steepest <= found.bound * (1.0 + 1e-9) + 1e-12:
         log.violation(f"the bound is {found.bound!r}; a Jacobian has norm {steepest!r}")
     log.checks += 1
+    for number, (layer, values) in enumerate(zip(found.layers, net.preactivations(points), strict=False), 1):
+        slack = 1e-9 * (1.0 + np.abs(values))
+        if not ((layer.lower - slack <= values) & (values <= layer.upper + slack)).all():
+            log.violation(f"values of layer {number} are outside of their intervals")
+        log.checks += 1
     step = size * 10.0 ** rng.uniform(-6.0, 0.0)
     pairs = [(points[0], points[1]), (points[2], points[3]), (points[4], region.project(points[4] + step * x))]
     for bound in (found.bound, proved):
@@ -64,7 +70,7 @@ class Step(nn.Module):
 
 
 MODULES = (
-    (lambda n: nn.LayerNorm(n), 1),
+    (lambda n: nn.LayerNorm(n, 0.01), 1),
     (lambda n: nn.Sequential(nn.Linear(n, 2 * n), nn.GLU(), nn.Linear(n, 2)), 1),
     (lambda n: nn.LSTM(n, 2, batch_first=True), 2),
     (lambda n: nn.GRU(n, 2, batch_first=True), 2),

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import lipcert as lc
-from lipcert.importers import examine
+from lipcert.importers import examine, signals
 from lipcert.importers.faithful import DOUBLE, SINGLE, Original, at_kinks, confirm, sample
 from lipcert.model.arrays import Array
 
@@ -455,6 +455,19 @@ def test_finding_11_an_importer_that_drops_a_limit_is_caught(limit: float, monke
     module.offset.fill_(limit)
     _refused(module, "not faithful")
     _refused(nn.Sequential(nn.Linear(3, 3), nn.Hardtanh(-limit, limit)).double().eval(), "not faithful")
+
+
+@pytest.mark.parametrize("epsilon", [1e-5, 0.1])
+def test_an_epsilon_that_is_dropped_is_caught(epsilon: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A planted mistake: norms are read as if nothing were added to the variance."""
+    known = signals.normalised
+    monkeypatch.setattr(signals, "normalised", lambda b, x, axes, _, *center: known(b, x, axes, 0.0, *center))
+    for module in (
+        nn.LayerNorm(3, epsilon),
+        nn.RMSNorm(3, epsilon),
+        nn.Sequential(nn.Linear(3, 4), nn.GroupNorm(2, 4, epsilon)),
+    ):
+        _refused(module.double().eval(), "not faithful")
 
 
 def test_finding_11_a_limit_that_is_moved_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:

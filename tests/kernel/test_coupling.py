@@ -6,10 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from flint import arb
 
 import lipcert as lc
-from exact import matrix, positive_semidefinite, rational
+from attack.couplings import value as exact_value
+from exact import matrix, positive_semidefinite, precision, rational
 from lipcert.arguments.values import softmax
+from lipcert.kernel import branch_and_bound
 from lipcert.kernel import coupling as rules
 from lipcert.kernel.arithmetic import Near
 from lipcert.kernel.enclosures import activated, trajectory
@@ -17,7 +21,7 @@ from lipcert.kernel.neuron_bounds import slope_bounds
 from lipcert.model.arrays import Array, dense
 from lipcert.model.couplings import Coupling
 from lipcert.model.network import Network, Neurons
-from planted import plant
+from planted import plant, without_epsilon
 from second_opinion import refusal
 
 SHAPES: list[tuple[int, int, list[tuple[int, int]], list[tuple[Any, Any]]]] = [
@@ -211,7 +215,7 @@ def test_planted_mistakes_are_caught(monkeypatch: pytest.MonkeyPatch, mistake: A
 
 
 def test_bounds_hold_for_random_networks() -> None:
-    methods = ["closed-form", "scalar", "diagonal", "auto"]
+    methods: list[Any] = ["closed-form", "scalar", "diagonal", lc.Auto(np.inf, 9)]
     for seed in range(60):
         rng = np.random.default_rng(seed)
         network, radius = random_coupled(rng), 10 ** rng.uniform(-6, 0.3)
@@ -224,7 +228,8 @@ def test_bounds_hold_for_random_networks() -> None:
             assert certificate.bound <= 1.02 * steepest + 1e-3
         assert lc.verify(network, certificate) <= certificate.bound
         assert not refusal(network, certificate)
-        assert refusal(network, replace(certificate, bound=steepest * (1.0 - 1e-9) - 1e-12))
+        if certificate.tree is None:
+            assert refusal(network, replace(certificate, bound=steepest * (1.0 - 1e-9) - 1e-12))
 
 
 @pytest.mark.parametrize("mistake", [*dict.fromkeys(one for one, law, _ in MISTAKES if law is not beyond_lines)])
@@ -274,8 +279,10 @@ def test_what_has_no_bound_says_why() -> None:
     network = Network.from_weights([np.eye(2), [[1.0]]], None, [([], product)])
     with pytest.raises(lc.ProofFailed, match="all of space"):
         lc.certify(network)
-    with pytest.raises(lc.InvalidInput, match="Split"):
-        lc.certify(network, lc.Ball([0.0, 0.0], 0.5), "split")
+    with pytest.raises(lc.InvalidInput, match="at most 16 inputs, this one has 17"):
+        lc.certify(
+            Network.from_weights([np.eye(2, 17), [[1.0]]], None, [([], product)]), lc.Ball([0.0] * 17, 0.5), "split"
+        )
     root = Network.from_weights([[[1.0]], [[1.0]]], None, "rsqrt")
     with pytest.raises(lc.ProofFailed, match=r"layer 1: rsqrt takes positive numbers only.*shrink the region to about"):
         lc.certify(root, lc.Ball([1.0], 2.0))
@@ -345,9 +352,97 @@ def test_methods_are_in_order_with_couplings() -> None:
         network = random_coupled(rng)
         ball = lc.Ball(rng.normal(size=network.inputs), 0.1)
         try:
-            closed, joint, auto = (lc.certify(network, ball, one).bound for one in ("closed-form", "joint", "auto"))
+            closed, joint, auto = (
+                lc.certify(network, ball, one).bound for one in ("closed-form", "joint", lc.Auto(np.inf, 9))
+            )
         except lc.ProofFailed:
             continue
         assert auto <= joint * (1.0 + 1e-9) <= closed * (1.0 + 2e-9)
         better += auto < 0.999 * closed
     assert better
+
+
+def is_another_function(seed: int) -> bool:
+    """Whether a network and its elementwise form differ in ball arithmetic, or leave what is known of the form."""
+    rng = np.random.default_rng(seed)
+    network = random_coupled(rng)
+    form: Any = vars(branch_and_bound)["elementwise"]
+    plain, known = form(network, [])
+    assert not plain.coupled
+    for x in rng.normal(size=(3, network.inputs)):
+        with precision(256):
+            pairs = zip(*(exact_value(each, [arb(float(c)) for c in x]) for each in (network, plain)), strict=True)
+            if not all(a.overlaps(b) and (a - b).rad() < 1e-40 * (1 + abs(a).upper()) for a, b in pairs):
+                return True
+        ends = zip(plain.preactivations(x), known, strict=False)
+        if not all((low[0] <= v).all() and (v <= high[0]).all() for v, (low, high) in ends):
+            return True
+    return False
+
+
+def test_elementwise_forms_are_the_same_function() -> None:
+    assert not any(is_another_function(seed) for seed in range(40))
+
+
+def reshaped(change: Any) -> Any:
+    """A mistake in the elementwise form: weights, biases and lower ends of a layer become others."""
+
+    def wrong(honest: Any, *given: Any) -> Any:
+        plain, known = honest(*given)
+        ends = [*known, (np.zeros(plain.outputs), None)]
+        changed = [change(one.weight, one.bias, end[0]) for one, end in zip(plain.layers, ends, strict=True)]
+        layers = [replace(one, linear=part[0], bias=part[1]) for one, part in zip(plain.layers, changed, strict=True)]
+        return Network(tuple(layers)), [(part[2], end[1]) for part, end in zip(changed, known, strict=False)]
+
+    return plant("branch_and_bound.elementwise", wrong)
+
+
+FORMS = [
+    reshaped(lambda weight, bias, low: (np.where(np.abs(weight) == 0.5, 0.5, weight), bias, low)),  # sums twice
+    reshaped(lambda weight, bias, low: (weight, np.where(low[0] == 1.0, 0.0, bias), low)),  # exp(0) is left out
+    reshaped(lambda weight, bias, low: (weight, bias, np.where(low == 1.0, 2.0, low))),
+]
+
+
+@pytest.mark.parametrize("mistake", FORMS)
+def test_planted_mistakes_in_elementwise_forms_are_caught(monkeypatch: pytest.MonkeyPatch, mistake: Any) -> None:
+    mistake(monkeypatch)
+    assert any(is_another_function(seed) for seed in range(10))
+
+
+def test_planted_an_epsilon_that_is_left_out_of_an_interval_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Values at points leave the intervals."""
+    network = lc.load(torch.nn.LayerNorm(4, 0.3).double().eval(), input_shape=(4,))
+    ball = lc.Ball(np.arange(4.0), 0.3)
+
+    def outside() -> bool:
+        layers = lc.certify(network, ball, "scalar").layers
+        pairs = zip(network.preactivations(ball.sample(300, np.random.default_rng(0))), layers, strict=False)
+        return any(((v < one.lower) | (v > one.upper)).any() for v, one in pairs)
+
+    assert not outside()
+    without_epsilon(monkeypatch)
+    assert outside()
+
+
+def test_pieces_of_networks_with_couplings() -> None:
+    """Bounds hold, never above that of the whole region, are proved again, and also in ball arithmetic."""
+    better = 0
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        network = random_coupled(rng)
+        region = lc.Ball(rng.normal(size=network.inputs), float(10 ** rng.uniform(-1.5, 0.0)))
+        try:
+            whole = lc.certify(network, region, "scalar")
+        except lc.ProofFailed:
+            continue
+        found = lc.certify(network, region, lc.Split(lc.Scalar(), np.inf, 0.01, pieces=9))
+        steepest = np.linalg.norm(network.jacobian(region.sample(500, rng)), 2, axis=(1, 2)).max()
+        assert steepest <= found.bound * (1.0 + 1e-12) <= whole.bound * (1.0 + 2e-12)
+        assert lc.verify(network, found) <= found.bound
+        assert not refusal(network, found)
+        if found.tree is not None:
+            better += found.bound < 0.99 * whole.bound
+            with pytest.raises(lc.ProofFailed):
+                lc.verify(network, replace(found, bound=steepest * (1.0 - 1e-9) - 1e-12))
+    assert better > 1

@@ -247,11 +247,13 @@ class _Sensitivity:
                 self._pair(proof)
         if not self.open:
             return
-        slopes = [layer.slopes(ends) for layer, ends in zip(self.model[:-1], common(self.wholes), strict=True)]
-        sizes = ba.sizes_within(engine.jacobian(self.model, slopes))
-        self._close([_block(sizes, *pair) for *pair, _ in self.open])
-        parts = [engine.part_of(self.model, 0, len(self.model), into, out) for out, into, _ in self.open]
-        self._close([ba.ellipsoid_norm(engine.carry_alone(part, slopes), PLAIN.output) for part in parts])
+        sizes = np.full((self.model[-1].size, self.model[0].weight.shape[1]), arb.pos_inf())
+        if not any(layer.coupling for layer in self.model):
+            slopes = [layer.slopes(ends) for layer, ends in zip(self.model[:-1], common(self.wholes), strict=True)]
+            sizes = ba.sizes_within(engine.jacobian(self.model, slopes))
+            self._close([_block(sizes, *pair) for *pair, _ in self.open])
+            parts = [engine.part_of(self.model, 0, len(self.model), into, out) for out, into, _ in self.open]
+            self._close([ba.ellipsoid_norm(engine.carry_alone(part, slopes), PLAIN.output) for part in parts])
         for proof in cuts:
             if self.open:
                 if self.inputs is None or not 0 <= proof.base < len(self.wholes):

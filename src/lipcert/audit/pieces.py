@@ -7,6 +7,7 @@ piece counts. Lines and multipliers are not stored; they are chosen here, and a 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,13 +17,16 @@ from flint import arb
 from scipy import linalg
 
 from lipcert.audit import balls as ba
-from lipcert.audit import engine
+from lipcert.audit import couplings, engine
 from lipcert.audit.balls import Balls, Interval
-from lipcert.audit.engine import Inputs, Model, Trace
+from lipcert.audit.engine import Inputs, Layer, Model, Trace
 from lipcert.audit.taylor import MOST_INPUTS, MOST_NEURONS, Expansion
 from lipcert.definitions.functions import ball, jet
+from lipcert.definitions.rows import function
 from lipcert.errors import ProofFailed
+from lipcert.model.activations import Activation
 from lipcert.model.arrays import Array
+from lipcert.model.network import Neurons
 from lipcert.model.regions import PLAIN, Norms
 from lipcert.suggest.chain import Chain
 
@@ -98,6 +102,63 @@ def _contradict(table: Balls) -> bool:
     return bool((u > 0).all() and (u * table[basis, -1]).sum() + table[rest, -1].sum() < 0)
 
 
+def elementwise(model: Model, known: Sequence[Interval]) -> tuple[Model, list[Interval]]:
+    """The same function without products and softmax, and what is known of its hidden pre-activations.
+
+    xy is a difference of squares, of sx/2 ± y/(2s); a softmax value is one over one and all other exp(v_j - v_l).
+    """
+    layers, ends = list[Layer](), list[Interval]()
+    seen = [(k, 1) for k in range(model[0].weight.shape[1])]
+
+    def add(rows: Sequence[dict[int, Any]], names: Sequence[str]) -> None:
+        """A layer with such entries in its rows; of reciprocals the sum begins with one."""
+        weight, least = ba.zeros(len(rows), layers[-1].size), ba.unbounded(len(rows))[0]
+        for k, row in enumerate(rows):
+            weight[k, list(row)] = [arb(entry) for entry in row.values()]
+        bias = np.array([arb(int(name == "reciprocal")) for name in names])
+        layers.append(Layer(weight, bias, tuple(function(name, ()) for name in names), Neurons.of(names, len(names))))
+        ends.append((np.where(bias == 1, bias, least), -least))
+
+    for layer, (low, high) in zip(model, [*known, ba.unbounded(model[-1].size)], strict=True):
+        coupling = layer.coupling
+        layer = replace(layer, weight=np.array([layer.weight[:, k] * sign for k, sign in seen]).T)
+        seen = [(k, 1) for k in range(layer.size)]
+        if coupling is None or layer.neurons is None:
+            layers.append(layer)
+            ends.append((low, high))
+            continue
+        n, softmaxes, terms = coupling.plain, [row.tolist() for row in couplings.rows_of(coupling)], list[Any]()
+        for product, place in coupling.sums():
+            columns = product.one, product.two, np.broadcast_to(place[:, None], product.one.shape)
+            terms += zip(*(column.ravel().tolist() for column in columns), strict=True)
+        used = sorted({*itertools.chain(*softmaxes, *(term[:2] for term in terms))})
+        at, taken = {k: n + number for number, k in enumerate(used)}, np.array([*range(n), *used])
+        plain = *layer.plain, *(function("identity", ()) for _ in used)
+        same = Activation("identity"), np.arange(n, len(taken))
+        neurons = Neurons(len(taken), (*layer.neurons.groups, same))
+        layers.append(Layer(layer.weight[taken], layer.bias[taken], plain, neurons))
+        ends.append((low[taken], high[taken]))
+        wide = ba.floats(high - low)
+        with np.errstate(all="ignore"):
+            powers = [np.rint(0.5 * np.log2(wide[y] / wide[x])) for x, y, _ in terms]
+        scales = [arb(2) ** (int(np.clip(power, -60, 60)) if np.isfinite(power) else 0) for power in powers]
+        stay: list[dict[int, Any]] = [{k: 1} for k in range(n)]
+        apart = [{at[j]: 1, at[k]: -1} for row in softmaxes for k in row for j in row if j != k]
+        halves = [
+            {at[x]: s / 2, at[y]: sign / (2 * s)}
+            for sign in (1, -1)
+            for (x, y, _), s in zip(terms, scales, strict=True)
+        ]
+        add([*stay, *apart, *halves], ["identity"] * n + ["exp"] * len(apart) + ["square"] * len(halves))
+        if softmaxes:
+            counts = np.cumsum([n, *(len(row) - 1 for row in softmaxes for _ in row)])
+            sums = [dict.fromkeys(range(a, b), 1) for a, b in itertools.pairwise(counts.tolist())]
+            rest = [{n + len(apart) + k: 1} for k in range(len(halves))]
+            add([*stay, *sums, *rest], ["identity"] * n + ["reciprocal"] * len(sums) + ["identity"] * len(rest))
+        seen = [(k, 1) for k in range(coupling.factors)] + [(z, sign) for sign in (1, -1) for *_, z in terms]
+    return tuple(layers), ends[:-1]
+
+
 @dataclass(frozen=True, eq=False)
 class Piece:
     """A part of the region: a box, and intervals that hidden neurons are confined to; ``node``: where in the tree."""
@@ -169,6 +230,7 @@ class Cover:
         self, model: Model, inputs: Inputs | None, known: Sequence[Interval], tree: Any, what: str,
         settles: Callable[[Any], bool],
     ) -> None:  # fmt: skip
+        model, known = elementwise(model, known)
         self.model, self.cuts, self.what, self.bounded = model, Cuts(tree), what, inputs is not None
         self.settles, self.shares = settles, list[Array]()
         count = model[0].weight.shape[1]
@@ -198,7 +260,9 @@ class Cover:
                 if skipped or not self.bounded or engine.relaxed(self.model, piece.inputs, piece.intervals) is not None:
                     todo += self.cuts.halves(piece)
                 continue
-            if not self._leaf(piece):
+            with np.errstate(all="ignore"):  # what overflows proves nothing
+                settled = self._leaf(piece)
+            if not settled:
                 self.extra -= 1
                 if self.extra < 0:
                     raise ba.Exhausted(f"{self.what}, which the second opinion cannot prove for a leaf of its tree")
@@ -266,6 +330,7 @@ class Lipschitz:
         norms: Norms = PLAIN, start: Any = ba.ONE,
     ) -> None:  # fmt: skip
         self.norms, self.claim, self.worst = norms, claim, arb(0)
+        model, known = elementwise(model, known)
         first = model[0].weight
         self.model, self.factor = model, engine.gain(norms, start, first.shape[1])
         self.carried = (replace(model[0], weight=first * start), *model[1:])

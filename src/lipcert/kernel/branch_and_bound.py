@@ -26,12 +26,14 @@ import numpy as np
 from lipcert.errors import ProofFailed
 from lipcert.kernel.arithmetic import Near, inflate, up
 from lipcert.kernel.domain import Domain, corners, same_region
+from lipcert.kernel.elementwise import elementwise
 from lipcert.kernel.enclosures import activated, affine, jacobian
 from lipcert.kernel.half_spaces import contradict
 from lipcert.kernel.jacobian import interval_bounds
 from lipcert.kernel.norms import induced_above, spectral_factor
 from lipcert.kernel.sweep import Sweep, intervals, proving
 from lipcert.kernel.taylor import MOST_INPUTS, Second, SecondOrder
+from lipcert.model.activations import STRAIGHT
 from lipcert.model.arrays import Array, Interval, frozen
 from lipcert.model.network import Network
 from lipcert.model.regions import PLAIN, Ball, LInf, Norms, Region
@@ -119,19 +121,20 @@ def children(pieces: Pieces, starts: Array, layer: Array, index: Array, value: A
 
 def has_taylor(network: Network) -> bool:
     """Whether pieces to second order say anything about a network: few inputs, and slopes that change."""
-    if network.coupled or network.inputs > MOST_INPUTS:
-        return False
-    groups = [group for layer in network.layers[:-1] if layer.neurons for group in layer.neurons.groups]
-    return any(len(row.row.pieces.turns) for row, _ in groups)
+    groups = [group for layer in network.layers[:-1] if layer.plain for group in layer.plain.groups]
+    bends = any(row.row.smooth and set(row.shape) != {STRAIGHT} for row, _ in groups)
+    return network.inputs <= MOST_INPUTS and (network.coupled or bends)
 
 
 class Bounding(ABC):
     """Proves values of pieces of one region, for one network: each is at least what it bounds, all over the piece.
 
-    What ``sweeps`` prove of the whole region serves its parts, and the multipliers of the last of them do.
+    What ``sweeps`` prove of the whole region serves its parts, and the multipliers of the last of them do. Of a network
+    with products or softmax the pieces are those of the same function with elementwise activations.
 
     Attributes
     ----------
+    network, digest : the network itself, or the same function, and the digest of the network itself.
     root : the whole region as a piece.
     norms, start : in which Lipschitz bounds are, and what their sweeps begin with.
     rows : how many values each piece has.
@@ -148,6 +151,9 @@ class Bounding(ABC):
     start: Array | None = None
 
     def __init__(self, network: Network, region: Region, sweeps: Sequence[Hints], rows: int) -> None:
+        self.digest, known, last = network.digest, intervals(network, region, sweeps), tuple(sweeps[-1:])
+        if network.coupled:  # multipliers are about other layers then
+            (network, known), last = elementwise(network, known), ()
         self.network, self.region, self.sweeps, self.rows = network, region, tuple(sweeps), rows
         self.starts = frozen(np.cumsum([0, *network.sizes[1:-1]]))
         self.slices = [slice(begin, end) for begin, end in pairwise(self.starts)]
@@ -155,13 +161,12 @@ class Bounding(ABC):
         self.enclosures = (_BACK,) if region.bounded else ()
         whole = np.full(network.inputs, np.inf)
         lower, upper = corners(region) if region.bounded else (-whole, whole)
-        known = intervals(network, region, sweeps)
         high = np.full((1, self.starts[-1]), np.inf)
         low, high = _joined(known) if known else (-high, high)
         values, blank = np.full((1, rows), np.inf), np.zeros((1, 0))
         root = Pieces(lower[None], upper[None], low, high, values, blank, blank, np.zeros(1, dtype=bool))
         with proving():
-            guide = Hinted.absolute(self.sweeps[-1] if sweeps else None, *self.enclosures)
+            guide = Hinted.absolute(last[0] if last else None, *self.enclosures)
             first = self.sweep(root, guide).run(self.carries)
             low, high = _joined(first.intervals)
             hints, shares = advised(first, False) if self.carries else (blank, blank)
@@ -426,7 +431,7 @@ class Cover:
     def check(self, network: Network, region: Region, kind: type[Bounding], norms: Norms = PLAIN) -> Cover:
         """The cover itself, or an error if it is that of something else."""
         mine = self.bounding
-        if network.digest != mine.network.digest or not same_region(region, mine.region):
+        if network.digest != mine.digest or not same_region(region, mine.region):
             raise ProofFailed("the pieces are those of another network or region")
         if type(mine) is not kind or mine.norms != norms:
             raise ProofFailed("the values of the pieces bound something else than what is asked for, or in other norms")

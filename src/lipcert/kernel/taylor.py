@@ -228,7 +228,7 @@ class SecondOrder:
             high = np.fmin(high, up(middle + up(layer.above + room)))
             hollow = (low > high).any(axis=-1)
             empty |= hollow
-            low[hollow] = high[hollow] = middle[hollow]
+            low[hollow] = high[hollow] = np.fmax(middle, low)[hollow]
             intervals.append((low, high))
             away = Size(up(np.maximum(high - middle, middle - low)))
             layer.within(layer.rest.least(away + layer.linear + layer.square + layer.cube))

@@ -94,9 +94,12 @@ class Split(Anytime):
 
     def candidates(self, problem: Problem, start: Candidate) -> Iterator[Candidate]:
         """What the method for the whole region finds, then the pieces."""
-        if problem.network.coupled:
-            raise InvalidInput("Split does not cut regions of networks with products or softmax yet; take Auto")
         if not can_cut(problem):
+            if problem.network.coupled:
+                raise InvalidInput(
+                    f"Split cuts regions of networks with products or softmax if they have at most {FEW_INPUTS} inputs,"
+                    f" this one has {problem.network.inputs}; take Auto"
+                )
             raise InvalidInput(
                 "Split cuts all of space only where all activations are piecewise linear, such as relu or hardtanh;"
                 " for others it needs a bounded region, such as Ball(center, radius)"
@@ -186,16 +189,29 @@ def passed_on(found: Iterable[Candidate], best: Candidate) -> Generator[Candidat
 def can_cut(problem: Problem) -> bool:
     """Whether the region can be cut; all of space can if the network is piecewise linear."""
     if problem.network.coupled or problem.region.bounded:
-        return not problem.network.coupled
+        return problem.region.bounded and (not problem.network.coupled or halves_axes(problem.network))
     rows = [row for layer in problem.network.layers if layer.neurons for row, _ in layer.neurons.groups]
     return all(shape == STRAIGHT for row in rows for shape in row.shape)
 
 
+def halves_axes(network: Network) -> bool:
+    """Whether the axes of regions are cut: there are few inputs, and no softmax with too many exponents."""
+    few = network.inputs <= FEW_INPUTS and network.depth > 1
+    return few and (not network.coupled or max(map(neurons, network.layers)) <= _WIDEST)
+
+
 def affordable(problem: Problem, share: float = 1.0) -> bool:
     """Whether a share of the time that is left is enough for boxes; they begin with a proof of the whole region."""
-    widest = max(problem.network.sizes[1:-1], default=0)
-    now = clock()
+    widest, now = max(map(neurons, problem.network.layers[:-1]), default=0), clock()
     return 0 < widest <= _WIDEST and problem.known is None and share * now.left >= _STARTING * now.sweep
+
+
+def neurons(layer: Layer) -> int:
+    """How many neurons a layer has where its products and softmax rows are written with elementwise activations."""
+    if layer.coupling is None:
+        return layer.size
+    exponents = sum(count * width * (width - 1) for count, width in layer.coupling.rows)
+    return layer.size + exponents + 2 * sum(product.one.size for product in layer.coupling.products)
 
 
 @dataclass(eq=False)
@@ -281,7 +297,7 @@ class _Search:
     @property
     def most(self) -> int:
         """How many pieces are cut at once at most."""
-        return min(_BATCH, max(2, self.entries // max(self.network.sizes[1:-1]) ** 2))
+        return min(_BATCH, max(2, self.entries // max(map(neurons, self.network.layers[:-1])) ** 2))
 
     def worst(self) -> list[int]:
         """The boxes to cut next, no longer open: some of the worst, and all that have the same bound as the worst.
@@ -378,18 +394,18 @@ class _Search:
 
     def cuts(self, leaves: list[Leaf], bounding: Bounding) -> tuple[Array, Array, Array]:
         """Where to cut each of the boxes."""
-        pieces = Pieces.stack([leaf.piece for leaf in leaves])
+        pieces, network = Pieces.stack([leaf.piece for leaf in leaves]), bounding.network
         rows, width = np.arange(len(leaves)), pieces.upper - pieces.lower
-        which = to_halve(self.network, pieces, bounding.root) if self.few else np.argmax(width, axis=-1)
+        which = to_halve(network, pieces, bounding.root) if self.few else np.argmax(width, axis=-1)
         layer, at = np.full(len(leaves), AXIS), 0.5 * pieces.lower[rows, which] + 0.5 * pieces.upper[rows, which]
         open_ = (pieces.shares > 0).sum(axis=-1)
-        shares = pieces.shares if self.region.bounded else first_open(self.network, pieces)
+        shares = pieces.shares if self.region.bounded else first_open(network, pieces)
         for k in np.flatnonzero((open_ > 0) & ((not self.few) | (open_ <= _FEW))):
             neuron = int(np.argmax(shares[k]))
             layer[k] = np.searchsorted(bounding.starts, neuron, side="right") - 1
             which[k] = neuron - bounding.starts[layer[k]]
             interval = pieces.low[k, [neuron]], pieces.high[k, [neuron]]
-            at[k] = kink(self.network.layers[layer[k]], int(which[k]), *interval)
+            at[k] = kink(network.layers[layer[k]], int(which[k]), *interval)
         return layer, which, at
 
 
@@ -495,7 +511,7 @@ class RowSearch:
                 if not batch:
                     return
                 pieces, layer = Pieces.stack([leaf.piece for leaf in batch]), np.full(len(batch), AXIS)
-                axis, rows = to_halve(self.network, pieces, cover.bounding.root), np.arange(len(batch))
+                axis, rows = to_halve(cover.bounding.network, pieces, cover.bounding.root), np.arange(len(batch))
                 at = 0.5 * pieces.lower[rows, axis] + 0.5 * pieces.upper[rows, axis]
                 self.add(cover.cut([leaf.node for leaf in batch], layer, axis, at))
                 took = time.perf_counter() - started
@@ -506,7 +522,7 @@ class RowSearch:
 
     @property
     def batch(self) -> int:
-        room = max(1, _TRACED // max(self.network.sizes[1:-1], default=1) ** 2)
+        room = max(1, _TRACED // max(map(neurons, self.network.layers[:-1]), default=1) ** 2)
         return int(np.clip(len(self.open) // 2, 1, min(_BATCH, room)))
 
     def excess(self, leaf: Leaf) -> float:

@@ -477,6 +477,8 @@ TABLE: Final[Mapping[str, Row]] = {
 # on bounded intervals only, of the latter on positive ones. Each is convex or concave, so its slopes are between those
 # at the ends. Outside of the domain values and slopes are NaN, which proves nothing.
 
+_LEAST: Final = 1e-290
+"""Smaller φ'' may have lost digits."""
 _LARGEST: Final = 709.0
 """The exponential of this is a float; of larger numbers it is taken to be infinite."""
 
@@ -485,25 +487,33 @@ def _exp(v: Array) -> Array:
     return np.where(v > _LARGEST, np.inf, np.exp(np.minimum(v, _LARGEST)))
 
 
-def _unbounded(value: Callable[[Array], Array], slope: Callable[[Array], Array], shape: int, above: float = 0.0) -> Row:
-    def inside(v: Array) -> Array:
-        return np.where(v > above, v, np.nan)
+def _unbounded(*rules: Callable[[Array], Array], shape: int, above: float = 0.0) -> Row:
+    """From φ, φ' and a φ'' that is monotone; nothing is said of a φ'' that may underflow."""
 
-    rules = lambda v: value(inside(v)), lambda v, side: slope(inside(v)), lambda v, side: np.nan * v
-    return Row(*rules, Pieces((), (shape,)), smooth=False, above=above)
+    def inside(v: Array) -> Array:
+        return np.where((v > above) | (above == -np.inf), v, np.nan)
+
+    def bend(v: Array, side: int) -> Array:
+        found = rules[2](inside(v))
+        return np.where(np.abs(found) > _LEAST, found, np.nan)
+
+    value, slope = rules[:2]
+    return Row(lambda v: value(inside(v)), lambda v, side: slope(inside(v)), bend, Pieces((), (shape,)), above=above)
 
 
 POSITIVE: Final[Mapping[str, Row]] = {
     # φ' = exp is increasing.
-    "exp": _unbounded(_exp, _exp, CONVEX, -np.inf),
+    "exp": _unbounded(_exp, _exp, _exp, shape=CONVEX, above=-np.inf),
     # φ' = -1/v² is increasing.
-    "reciprocal": _unbounded(lambda v: 1.0 / v, lambda v: -1.0 / v / v, CONVEX),
+    "reciprocal": _unbounded(lambda v: 1.0 / v, lambda v: -1.0 / v / v, lambda v: 2.0 / v / v / v, shape=CONVEX),
     # φ' = -½ v^(-3/2) is increasing.
-    "rsqrt": _unbounded(lambda v: 1.0 / np.sqrt(v), lambda v: -0.5 / v / np.sqrt(v), CONVEX),
+    "rsqrt": _unbounded(
+        lambda v: 1.0 / np.sqrt(v), lambda v: -0.5 / v / np.sqrt(v), lambda v: 0.75 / v / v / np.sqrt(v), shape=CONVEX
+    ),
     # φ' = ½ v^(-½) is decreasing.
-    "sqrt": _unbounded(np.sqrt, lambda v: 0.5 / np.sqrt(v), CONCAVE),
+    "sqrt": _unbounded(np.sqrt, lambda v: 0.5 / np.sqrt(v), lambda v: -0.25 / v / np.sqrt(v), shape=CONCAVE),
     # φ' = 1/v is decreasing.
-    "log": _unbounded(np.log, lambda v: 1.0 / v, CONCAVE),
+    "log": _unbounded(np.log, lambda v: 1.0 / v, lambda v: -1.0 / v / v, shape=CONCAVE),
 }
 
 

@@ -16,7 +16,7 @@ from lipcert.errors import Interrupted, InvalidInput
 from lipcert.kernel.branch_and_bound import Cover, OutputRows
 from lipcert.kernel.outputs import OutputBounds
 from lipcert.methods.method import Method
-from lipcert.methods.split import FEW_INPUTS, VANISHING, Auto, RowSearch, attained, output_values
+from lipcert.methods.split import VANISHING, Auto, RowSearch, attained, halves_axes, output_values
 from lipcert.model.network import Network
 from lipcert.model.regions import Region
 from lipcert.questions.certify import question
@@ -105,7 +105,7 @@ class _Work:
         whole = self.method if split is None else limited(split.method, _WHOLE * clock().left)
         for found in stages(network, region, whole, enclosures):
             self.proofs.append(found)
-        if split is None or network.inputs > FEW_INPUTS or network.depth < 2 or network.coupled:
+        if split is None or not halves_axes(network):
             return
         with suited_to(max(network.sizes)), np.errstate(all="ignore"):
             values = partial(output_values, network)

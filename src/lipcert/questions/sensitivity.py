@@ -18,7 +18,7 @@ from lipcert.kernel.facts import PairsFact, Part
 from lipcert.kernel.outputs import Group, OutputBounds, pair_bound
 from lipcert.methods.greedy import ClosedForm
 from lipcert.methods.method import Method, Problem
-from lipcert.methods.split import FEW_INPUTS, VANISHING, Auto, RowSearch, attained, entry_sizes
+from lipcert.methods.split import VANISHING, Auto, RowSearch, attained, entry_sizes, halves_axes
 from lipcert.model.arrays import indices
 from lipcert.model.network import Network
 from lipcert.model.regions import Everywhere, Region
@@ -141,8 +141,7 @@ class _Work:
     def cut(self) -> None:
         """Branch and bound on the entries of the Jacobian, if the method cuts the region and there are few inputs."""
         split, network = splitting(self.method), self.network
-        few = network.depth > 1 and network.inputs <= FEW_INPUTS and not network.coupled
-        if split is None or not self.region.bounded or not few:
+        if split is None or not self.region.bounded or not halves_axes(network):
             return
         values = partial(entry_sizes, network)
         lower = attained(self.region, values)
