@@ -8,7 +8,7 @@ from scipy import linalg
 from test_oracle import random_step, step_is_valid
 
 from lipcert.kernel import step as module
-from lipcert.kernel.step import Step, activate
+from lipcert.kernel.step import Step, activate, low_rank_step
 from lipcert.model.arrays import Array
 from oracle import single
 
@@ -125,3 +125,32 @@ def test_planted_a_residual_that_is_not_charged_is_seen(monkeypatch: pytest.Monk
     monkeypatch.setattr("lipcert.kernel.arithmetic.raised", lambda matrix, amount: matrix)
     step = together(cases)
     assert not any(step_is_valid(*case[:3], single(step, which)) for which, case in enumerate(cases))
+
+
+@pytest.mark.parametrize("planted", [False, True])
+def test_many_neurons_that_see_few_inputs(planted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The low-rank step is valid, and as good as the usual one; with an uncharged residual it is not valid."""
+    monkeypatch.setattr(module, "_WIDE", 0)
+    honest = linalg.solve_triangular
+    if planted:
+        monkeypatch.setattr(linalg, "solve_triangular", lambda *a, **b: 0.97 * honest(*a, **b))
+        monkeypatch.setattr("lipcert.kernel.arithmetic.raised", lambda matrix, amount: matrix)
+    rng = np.random.default_rng(8)
+    valid = []
+    for _ in range(20):
+        W = np.stack([rng.integers(1, 5, 6), rng.integers(-4, 5, 6)], axis=1).astype(float)
+        alpha = rng.integers(0, 4, (1, 6)) / 8.0
+        beta = alpha + rng.integers(0, 4, (1, 6)) / 8.0
+        S, r = W @ W.T, 0.5 * (beta - alpha)
+        top = np.linalg.eigvalsh(r[0][:, None] * S * r[0])[-1]
+        hint = np.where(r > 0, 1.0 + 2.0 * top, 0.0)
+        step = low_rank_step(W, alpha, beta, hint)
+        if step is None:
+            assert np.count_nonzero(r) < 2
+            continue
+        valid.append(step_is_valid(S, alpha[0], beta[0], single(step, 0)))
+        if not planted:
+            usual = activate(S[None], alpha, beta, hint)
+            np.testing.assert_allclose(step.P, usual.P, atol=1e-12 * usual.P.max())
+    assert len(valid) > 15
+    assert not any(valid) if planted else all(valid)

@@ -24,7 +24,7 @@ from lipcert.kernel.arithmetic import (
     up,
 )
 from lipcert.model.arrays import Array, Weight, dense, frozen
-from lipcert.suggest.multipliers import factored
+from lipcert.suggest.multipliers import cholesky, factored
 
 
 class Image:
@@ -155,6 +155,49 @@ def activate(S: Array, alpha: Array, beta: Array, hint: Array, signed: bool = Fa
     raised = up(_placed(m, active, np.where(on, (Near.of(lifted) / g / g).above, 0.0)) + off.T.rows())
     del rows, part, C, M, off  # they may be large
     return Step((P.scaled(m, m) + Approx(X).T.gram()).above(raised), active, m, h, g, lifted, L, X)
+
+
+_WIDE = 512
+"""Open neurons from which the low-rank step pays."""
+
+
+def low_rank_step(W: Weight, alpha: Array, beta: Array, hint: Array) -> Step | None:
+    """The step from S = W Wᵀ with multipliers T as hinted, slopes (1, n); None where the usual way is as good.
+
+    With many neurons that see few inputs, W (n, d), n > d, and N = Wᵀ D_h² W, h = r T^-½, matrices are of the size of
+    the inputs:
+
+        D_m S D_m + D_m S D_h (I - D_h S D_h)⁻¹ D_h S D_m + T = D_m W (I - N)⁻¹ Wᵀ D_m + T,
+
+    since Bᵀ(I - BBᵀ)⁻¹B = (I - BᵀB)⁻¹ - I for B = D_h W. Let L and Y be any floats with L Lᵀ ≈ C = I - N and L Y ≈ I.
+    Then [C I; I YᵀY] is [Lᵀ Y]ᵀ[Lᵀ Y] + Δ with the blocks C - L Lᵀ, 0 and I - L Y, whose absolute row sums are at most
+    ε on the rows of C and δ on the others. So
+
+        C + εI ≻ 0,    (C + εI)⁻¹ ≼ K = YᵀY + D_δ,    C + εI = (1 + ε)(I - N/(1 + ε)),
+
+    which is the step for multipliers (1 + ε)T: ``lifted`` is 1 + ε, and (I - N/(1 + ε))⁻¹ ≼ (1 + ε)K.
+    """
+    m, r = middles(alpha, beta)
+    on = (r[0] > 0.0) & (np.asarray(abs(W).sum(axis=1)).ravel() > 0.0)  # others do not move
+    given, d = hint[0][on], W.shape[1]
+    if given.size < max(_WIDE, d) or not ((given > LEAST) & (given < MOST)).all():
+        return None
+    A, ones = Approx.weight(W), np.ones(d)
+    g = np.where(on, 1.0 / np.sqrt(np.where(on, hint[0], 1.0)), 1.0)
+    h = np.where(on, up(g * r[0]), 0.0)
+    C = Approx.diagonal(ones) - Approx(A.scaled(h, ones).T.gram().above(), symmetric=True)
+    (L,), (good,) = cholesky(C.value[None])  # a suggestion
+    if not good:
+        return None
+    Y = Approx(linalg.solve_triangular(L, np.eye(d), lower=True, check_finite=False))
+    off = Approx(np.eye(d)) - Approx(L) @ Y
+    lifted = up(1.0 + total(factor_rows(C, L), off.rows()).max())
+    root = up(np.sqrt(lifted)) * ones
+    K = Approx(Y.T.gram().above(off.T.rows()), symmetric=True).scaled(root, root)
+    P = (A @ K @ A.T).scaled(m[0], m[0])
+    active, none = np.flatnonzero(on)[None], np.zeros((1, 0, 0))
+    P_above = P.above(np.where(on, (Near.of(lifted) / g / g).above, 0.0))[None]
+    return Step(P_above, active, m, h[active], g[active], np.full(active.shape, lifted), none, none)
 
 
 def middles(alpha: Array, beta: Array) -> tuple[Array, Array]:

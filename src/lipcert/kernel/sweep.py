@@ -36,7 +36,7 @@ from lipcert.kernel.enclosures import BackSubstitution, activated, activated_end
 from lipcert.kernel.facts import Part
 from lipcert.kernel.neuron_bounds import slope_bounds
 from lipcert.kernel.norms import columns_times, ellipsoid_above, sound, start_gain
-from lipcert.kernel.step import Image, Step, activate, columns, picked
+from lipcert.kernel.step import Image, Step, activate, columns, low_rank_step, picked
 from lipcert.model.arrays import Array, Interval, Weight, frozen
 from lipcert.model.convolution import Convolution
 from lipcert.model.couplings import Coupling
@@ -282,7 +282,12 @@ class Sweep:
             frozen(seen)  # a guide may look, not write
         view = View(index, S, self.exponent, alpha, beta, self.weight, kept, size)
         hint = self._multipliers(view, alpha.shape)
-        step = activate(S, alpha, beta, hint)
+        step = None
+        if index == 0 and self.count == 1 and not self.pieces:
+            scaled = image.weight * 2.0 ** -int(self.exponent[0])
+            if sound(image.weight, scaled):
+                step = low_rank_step(scaled if kept is None else scaled[kept[0]], alpha, beta, hint)
+        step = activate(S, alpha, beta, hint) if step is None else step
         large = S.shape[-1] > _LARGEST and not self.pieces
         if large:
             self.spreads[index] = _open(S, kept, alpha < beta)
