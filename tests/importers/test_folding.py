@@ -269,7 +269,7 @@ def _coefficients(graph: Graph, wanted: tuple[int, int], known: tuple[int, ...])
 
 def _assert_merged(graph: Graph, merged: list[Merged], rows: int, rng: np.random.Generator) -> None:
     """Some rows of every layer, before pruning, against fractions."""
-    for level, layer in zip(levels(graph), merged, strict=True):
+    for level, (layer, *_) in zip(levels(graph), merged, strict=True):
         weight, bias = layer.weight, layer.bias
         last = not level.applied
         targets = [graph.output] if last else [graph.nodes[i].inputs[0] for i in level.applied] + list(level.carried)

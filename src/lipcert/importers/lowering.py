@@ -14,7 +14,7 @@ from lipcert.importers.convolutions import recognised
 from lipcert.importers.graph import Apply, Bilinear, Graph, Input, Linear, Node, Offender, Softmax, refuse
 from lipcert.importers.precise import PreciseMatrix
 from lipcert.model.activations import Activation
-from lipcert.model.arrays import Array, Weight
+from lipcert.model.arrays import Array
 from lipcert.model.convolution import Convolution
 from lipcert.model.couplings import Coupling
 from lipcert.model.network import Layer, Network, Neurons
@@ -66,28 +66,17 @@ def lower(graph: Graph) -> Imported:
     while apart:
         graph = separate(graph, apart)
         merged, apart = fold(graph)
-    rows = [one.neurons if one.coupling is None else (one.neurons, one.coupling) for one in merged if one.neurons]
-    network = prune(Network.from_weights([one.weight for one in merged], [one.bias for one in merged], rows))
-    layers, origins = [], []
-    for one, layer in zip(merged, network.layers, strict=True):
-        kept = one.convolution is not None and one.convolution.shape == layer.linear.shape  # not pruned
-        layers.append(replace(layer, linear=one.convolution) if kept else layer)
+    network, layers, origins = prune(Network(tuple(layer for layer, *_ in merged))), [], []
+    for (before, kernel, origin), layer in zip(merged, network.layers, strict=True):
+        kept = kernel is not None and kernel.shape == layer.linear.shape  # not pruned
+        layers.append(replace(layer, linear=kernel) if kept else layer)
         same = [index.size for row, index in layer.plain.groups if row.name == "identity"] if layer.plain else []
-        carried = min(one.origin.carried, sum(same))
-        origins.append(replace(one.origin, carried=carried, dropped=len(one.bias) - layer.size))
+        origins.append(replace(origin, carried=min(origin.carried, sum(same)), dropped=before.size - layer.size))
     return Imported(Network(tuple(layers)), tuple(origins))
 
 
-@dataclass(frozen=True, eq=False)
-class Merged:
-    """A layer before pruning: affine maps in one, the activations after them, the convolution that the weight is."""
-
-    weight: Weight
-    bias: Array
-    neurons: Neurons | None
-    convolution: Convolution | None
-    origin: Origin
-    coupling: Coupling | None = None
+Merged = tuple[Layer, Convolution | None, Origin]
+"""A layer before pruning, the convolution that its weight is, and where it comes from."""
 
 
 def fold(graph: Graph) -> tuple[list[Merged], set[int]]:
@@ -134,7 +123,7 @@ def _merged(graph: Graph, level: Level, targets: Sequence[int], forms: Mapping[i
         0,
     )
     neurons = _neurons(graph, level) if level.targets(graph) else None
-    return Merged(weight, bias, neurons, kernel, origin, coupling)
+    return Layer(weight, bias, neurons, coupling), kernel, origin
 
 
 def _forms(graph: Graph, known: Sequence[int], targets: Sequence[int]) -> dict[int, Form]:
