@@ -34,6 +34,10 @@ MADE: tuple[Row, ...] = (
     *(("Where", "yes g g", "h", {}), ("Trilu", "h", "t", {}), ("MatMul", "x t", "i", {})),
     *(("Unsqueeze", "i two", "j", {}), ("Squeeze", "j two", "k", {}), ("Relu", "k", "y", {})),
 )
+STEPS: tuple[Row, ...] = (
+    ("LSTM", "x w r b", "a h c", {"hidden_size": 2}),
+    ("GRU", "h g q", "e y", {"hidden_size": 1, "direction": "reverse"}),
+)
 
 
 def onnx_seeds() -> list[bytes]:
@@ -44,7 +48,9 @@ def onnx_seeds() -> list[bytes]:
     image |= {"w": rng.standard_normal((2, 1, 3, 3)), "g": rng.standard_normal((3, 2)), "h": np.ones(3)}
     shapes = {"zero": [0], "i": [0], "j": [9], "p": [0, 1, 0, 1], "q": [4, 4], "m": [1, 1, 2]}
     made = {"zero": 0, "three": 3, "one": 1, "size": [3], "two": [2], "square": [3, 2], "yes": np.ones((3, 2), bool)}
-    cases = (IMAGE, image, [1, 1, 4, 4]), (SHAPES, shapes, [1, 2, 3]), (MADE, made, [1, 3])
+    sizes = {"w": (1, 8, 3), "r": (1, 8, 2), "b": (1, 16), "g": (1, 3, 2), "q": (1, 3, 1)}
+    steps = {name: rng.standard_normal(size) for name, size in sizes.items()}
+    cases = (IMAGE, image, [1, 1, 4, 4]), (SHAPES, shapes, [1, 2, 3]), (MADE, made, [1, 3]), (STEPS, steps, [2, 1, 3])
     models = [
         model_of([node(kind, into, out, **given) for kind, into, out, given in rows], single(constants), shape=shape)
         for rows, constants, shape in cases

@@ -260,6 +260,15 @@ def test_images_stay_images_and_have_as_many_means_as_channels(apart: bool) -> N
         normalised(network, [0.1, 0.2], apart=apart)
 
 
+ALONE = "control/CartPole*.onnx", "control/QUAD__quad*.onnx", "models/test_*.onnx"
+
+
+@pytest.mark.parametrize("path", [path for name in ALONE for path in SHARED.glob(name)], ids=lambda path: path.name)
+def test_public_models_without_a_pair_are_read(path: Path) -> None:
+    pytest.importorskip("onnx")
+    assert len(set(lc.load(path)(np.random.default_rng(0).standard_normal((5, lc.load(path).inputs))).ravel())) > 1
+
+
 @pytest.mark.parametrize("path", sorted((SHARED / "control").glob("*.mat")), ids=lambda path: path.name[:30])
 def test_controllers_are_the_same_from_both_kinds_of_files(path: Path) -> None:
     pytest.importorskip("onnx")
