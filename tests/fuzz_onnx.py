@@ -35,7 +35,8 @@ MADE: tuple[Row, ...] = (
     *(("Unsqueeze", "i two", "j", {}), ("Squeeze", "j two", "k", {}), ("Relu", "k", "y", {})),
 )
 STEPS: tuple[Row, ...] = (
-    ("LSTM", "x w r b", "a h c", {"hidden_size": 2}),
+    ("Transpose", "x", "t", {"perm": [1, 0, 2]}),
+    ("LSTM", "t w r b", "a h c", {"hidden_size": 2}),
     ("GRU", "h g q", "e y", {"hidden_size": 1, "direction": "reverse"}),
 )
 
@@ -50,7 +51,7 @@ def onnx_seeds() -> list[bytes]:
     made = {"zero": 0, "three": 3, "one": 1, "size": [3], "two": [2], "square": [3, 2], "yes": np.ones((3, 2), bool)}
     sizes = {"w": (1, 8, 3), "r": (1, 8, 2), "b": (1, 16), "g": (1, 3, 2), "q": (1, 3, 1)}
     steps = {name: rng.standard_normal(size) for name, size in sizes.items()}
-    cases = (IMAGE, image, [1, 1, 4, 4]), (SHAPES, shapes, [1, 2, 3]), (MADE, made, [1, 3]), (STEPS, steps, [2, 1, 3])
+    cases = (IMAGE, image, [1, 1, 4, 4]), (SHAPES, shapes, [1, 2, 3]), (MADE, made, [1, 3]), (STEPS, steps, [1, 2, 3])
     models = [
         model_of([node(kind, into, out, **given) for kind, into, out, given in rows], single(constants), shape=shape)
         for rows, constants, shape in cases
