@@ -547,7 +547,8 @@ class Norms:
 
     class LayerByHand(Zoo):
         def forward(self, x: Any) -> Any:
-            return (x - x.mean(-1, True)) / torch.sqrt(x.var(-1, keepdim=True, unbiased=False) + 0.1)
+            x = (x - x.mean(-1, True)) / torch.sqrt(x.var(-1, keepdim=True, unbiased=False) + 0.1)
+            return (x - x.mean(-1, True)) / (x.std(-1, keepdim=True) + 0.1)
 
     class RootMeanSquare(Zoo, gain=weight(4)):
         def forward(self, x: Any) -> Any:

@@ -141,7 +141,7 @@ def _chosen(result: Any, name: str | int) -> Any:
 
 
 def _described(result: Any) -> str:
-    names = [repr(name) for name in _parts(result) if isinstance(name, str) or name >= 0]
+    names = [repr(name) for name in _parts(result) if not isinstance(name, int) or name >= 0]
     return f"a {type(result).__name__}" + (f" with {few(names)}" if names else "")
 
 
@@ -244,6 +244,8 @@ def _exported(module: _Given, shape: tuple[int, ...]) -> _Exported:
         with silent(), torch.no_grad():
             program = torch.export.export(module, (torch.zeros(shape, dtype=dtype, device=module.place),), strict=False)
             whole, run = functional(program), program.module(check_guards=False)
+            signature, kept = whole.graph_signature, {**whole.constants, **whole.state_dict}
+            state = {s.arg.name: kept[s.target].detach() for s in signature.input_specs if s.kind.name != "USER_INPUT"}
     except LipcertError:
         raise
     except Exception as error:  # an export runs the module's own code, which may fail in any way
@@ -252,10 +254,8 @@ def _exported(module: _Given, shape: tuple[int, ...]) -> _Exported:
             " values of tensors, nor hand them to Python or numpy: write choices with relu, clamp, abs or maximum, or"
             " load the part of the module that does not decide"
         ) from error
-    signature, kept = whole.graph_signature, {**whole.constants, **whole.state_dict}
     changed = [s for s in signature.output_specs if s.kind.name in ("BUFFER_MUTATION", "PARAMETER_MUTATION")]
     checks.refuse_changes({}, dict.fromkeys((spec.target.removeprefix("model.") for spec in changed), True))
-    state = {s.arg.name: kept[s.target].detach() for s in signature.input_specs if s.kind.name != "USER_INPUT"}
     return _Exported(run, whole.graph_module, state, shape, dtype)
 
 
@@ -335,7 +335,13 @@ APART: dict[Any, Callable[..., Any]] = {
     torch.ops.aten.linalg_vector_norm.default: lambda x, ord=2, dim=None, keepdim=False, dtype=None: (
         x.pow(2).sum(dim, keepdim).sqrt() if ord == 2 else NotImplemented
     ),
+    torch.ops.aten.norm.ScalarOpt_dim: lambda x, p, dim, keepdim=False: torch.linalg.vector_norm(
+        x, 2.0 if p is None else p, dim, keepdim
+    ),
     torch.ops.aten.scaled_dot_product_attention.default: _attention,
+    torch.ops.aten.std.dim: lambda x, dim, unbiased=True, keepdim=False: x.var(
+        dim, correction=int(unbiased), keepdim=keepdim
+    ).sqrt(),
     torch.ops.aten.var.correction: _variance,
 }
 """What is taken apart in another way than PyTorch would, into operations that are known here."""
