@@ -10,6 +10,7 @@ import torch
 from flint import arb
 
 import lipcert as lc
+from attack.couplings import drawn
 from attack.couplings import value as exact_value
 from exact import matrix, positive_semidefinite, precision, rational
 from lipcert.arguments.values import softmax
@@ -446,3 +447,15 @@ def test_pieces_of_networks_with_couplings() -> None:
             with pytest.raises(lc.ProofFailed):
                 lc.verify(network, replace(found, bound=steepest * (1.0 - 1e-9) - 1e-12))
     assert better > 1
+
+
+@pytest.mark.parametrize("seed", [87, 469, 1114, 1215, 1706])
+def test_tighter_intervals_of_the_second_opinion_are_no_reason_to_refuse(seed: int) -> None:
+    """The multipliers that were stored are a little beside the best ones there."""
+    rng = np.random.default_rng(seed)
+    network, size = drawn(rng), float(10.0 ** rng.uniform(-8.0, 0.5))
+    x = rng.normal(size=network.inputs)
+    region = lc.Ball(x, size) if rng.random() < 0.6 else lc.Box(x - size, x + size)
+    certificate = lc.certify(network, region, ["closed-form", "scalar", "diagonal"][seed % 3])
+    assert not refusal(network, certificate)
+    assert refusal(network, replace(certificate, bound=0.9 * lc.lower_bound(network, region, seconds=1.0).value))
