@@ -102,7 +102,7 @@ def best(network: lc.Network, region: Region, method: lc.Split) -> lc.Certificat
     ("place", "calls", "event"),
     spread(
         3,
-        named("heappop", "heappush", "_Node", "Leaf", "jacobian_norms"),
+        named("heappop", "heappush", "advised", "Leaf", "jacobian_norms"),
         {"first call": 1, "later": 30},
         {one.__name__: one for one in (KeyboardInterrupt, ProofFailed, np.linalg.LinAlgError)},
     ),
