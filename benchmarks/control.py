@@ -13,7 +13,8 @@ trajectories. Bounds of errors are compared, output by output, with the largest 
 * ``chosen``: evaluations whose inputs and orders of sums were searched for. Each neuron has an order of its own, in
   which the roundings add up. These are errors of programs that exist: the same sums of the same floats;
 * ``allowed``: the same with activations off by as much as is assumed, 4 units. No bound under that assumption is
-  smaller, whatever the program on this machine does.
+  smaller, whatever the program on this machine does. So it is proved that NAV's bound cannot be near what is met:
+  where its first output is -1 in float32, an admissible tanh errs by 2.4e-7, 150,000 times what is met.
 
 Changes by int8 weights are compared with the largest of 10⁶ random inputs, corners, and an ascent from the best.
 """

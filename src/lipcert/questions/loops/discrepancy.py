@@ -175,43 +175,33 @@ def _cut(
         found = np.fmax(*(np.abs(end) for end in over_boxes(network, other, ends, precision, ulps)))
         return np.where(np.isfinite(found), found, np.finfo(float).max)
 
-    low, high = boxes(region, (0,))
-    leaf, axes, children = np.zeros(1, dtype=int), [0], [0]
+    (low, high), cuts = boxes(region, (0,)), np.zeros(1, dtype=int)
     with timed(seconds, progress), suited_to(max(network.sizes)):
         begin = time.perf_counter()
         found, idle, best = bounds((low, high)), 0, np.inf
         while True:
             widest = found.max(axis=0)
-            each = (time.perf_counter() - begin) / len(axes)  # of a box
+            each = (time.perf_counter() - begin) / len(cuts)  # of a box
             shares = (found / np.where(widest > 0.0, widest, 1.0)).max(axis=-1)
-            some = np.argsort(-shares, kind="stable")[: max(_FEWEST, len(leaf) // _SHARE)]
-            some = some[shares[some] > _WIDE]
+            some = np.argsort(-shares, kind="stable")[: max(_FEWEST, len(found) // _SHARE)]
+            some = np.sort(some[shares[some] > _WIDE])
             gain = float((widest / best).max(initial=0.0, where=widest > 0.0))
             idle, best = (idle + 1, best) if gain > _GAIN else (0, widest)
-            if idle > _IDLE or len(leaf) + len(some) > MOST or clock().left < 1.5 * each * (len(leaf) + 3 * len(some)):
+            many = len(found) + len(some)
+            if idle > _IDLE or many > MOST or clock().left < 1.5 * each * (many + 2 * len(some)):
                 break
-            clock().say(f"{len(leaf):,} boxes")
+            clock().say(f"{len(found):,} boxes")
             middle = 0.5 * low[some] + 0.5 * high[some]
-            changes = np.abs(network.jacobian(middle)).sum(axis=1) * (high - low)[some]
-            axis = changes.argmax(axis=-1)
-            sides = np.repeat(low[some], 2, axis=0), np.repeat(high[some], 2, axis=0)
-            rows = 2 * np.arange(len(some))
-            sides[1][rows, axis] = sides[0][rows + 1, axis] = middle[np.arange(len(some)), axis]
-            for node, one in zip(leaf[some], axis, strict=True):
-                axes[node], children[node] = int(one) + 1, len(axes)
-                axes += [0, 0]
-                children += [0, 0]
-            kept = np.delete(np.arange(len(leaf)), some)
-            first = np.array(children)[leaf[some]]
-            leaf = np.concatenate([leaf[kept], np.column_stack([first, first + 1]).ravel()])
-            low, high = (np.concatenate([old[kept], new]) for old, new in zip((low, high), sides, strict=True))
-            found = np.concatenate([found[kept], bounds(sides)])
-        cuts, todo = [], [0]
-        while todo:
-            node = todo.pop()
-            cuts.append(axes[node])
-            todo += [children[node] + 1, children[node]] if axes[node] else []
-        answer = _proved(network, other, region, tuple(cuts), precision, ulps)
+            axis = (np.abs(network.jacobian(middle)).sum(axis=1) * (high - low)[some]).argmax(axis=-1)
+            place = np.flatnonzero(cuts == 0)[some]
+            cuts[place] = axis + 1
+            cuts = np.insert(cuts, np.repeat(place + 1, 2), 0)
+            low, high, found = (np.insert(x, some, x[some], axis=0) for x in (low, high, found))
+            first = some + np.arange(len(some))
+            high[first, axis] = low[first + 1, axis] = middle[np.arange(len(some)), axis]
+            halves = np.sort(np.concatenate([first, first + 1]))
+            found[halves] = bounds((low[halves], high[halves]))
+        answer = _proved(network, other, region, tuple(cuts.tolist()), precision, ulps)
     return replace(answer, seconds=time.perf_counter() - started)
 
 
