@@ -152,19 +152,6 @@ def spectral_above(matrix: Array, squarings: int = 6) -> Array:
     return np.asarray(up(np.ldexp(np.sqrt(top + lost) * UP, power)) + TINY)
 
 
-def largest_norm_above(matrix: Array, squarings: int) -> Array:
-    """At least the largest spectral norm of matrices (count, k, m, n), for each of the ``count``.
-
-    By ‖YYᵀ‖_F ≥ ‖Y‖² ≥ ‖YYᵀ‖_F/√m those are found that cannot have it.
-    """
-    coarse = spectral_above(matrix, 0)
-    root = min(matrix.shape[-2:]) ** 0.25
-    some = ~(coarse * (root * UP) < coarse.max(axis=-1, keepdims=True))
-    found = np.where(some, coarse, 0.0)
-    found[some] = spectral_above(matrix[some], squarings)
-    return np.asarray(found.max(axis=-1))
-
-
 def square_above(x: Array) -> Array:
     """At least x², and never less than TINY, which is more than the square of a number whose square underflows."""
     return np.asarray(up(x * x) + TINY)

@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lipcert.errors import InvalidInput, ProofFailed
-from lipcert.kernel.arithmetic import inflate, norm_above
+from lipcert.kernel.arithmetic import inflate
 from lipcert.kernel.branch_and_bound import Cover, PieceBounds, has_taylor, leaf_values
 from lipcert.kernel.domain import check_region
 from lipcert.kernel.facts import LipschitzFact, Part
 from lipcert.kernel.fourier import by_channel, prove_symbols
 from lipcert.kernel.jacobian import norm_bounds
 from lipcert.kernel.norm_product import norm_product
-from lipcert.kernel.norms import start_gain
+from lipcert.kernel.norms import spectral_factor
 from lipcert.kernel.second_order_jacobian import prove_second_order_jacobian
 from lipcert.kernel.sweep import Sweep, ask, passed, proving, stack_of
 from lipcert.model.arrays import Interval
@@ -107,9 +107,7 @@ def _by_sweeps(
     if not sweeps:
         if part_sweeps:
             raise ProofFailed("there are no multipliers to prove a bound from")
-        # ‖x‖₂ ≤ √n‖x‖_∞ at the inputs, ‖y‖₁ ≤ √n‖y‖₂ at the outputs
-        gain = start_gain(norms.input, None, piece.inputs)
-        gain *= float(norm_above(np.ones(piece.outputs))) if norms.output.name == "l1" else 1.0
+        gain = spectral_factor(norms, piece.outputs, piece.inputs)
         return float(inflate(np.asarray(norm_product(piece) * gain), 2))
     whole = Part((0, network.depth))
     convolves = part == whole and network.layers[0].convolution is not None

@@ -70,7 +70,10 @@ def norm_product(network: Network) -> float:
     if network not in _known:
         with np.errstate(all="ignore"):
             before, lost = _walked(network)
-            _known[network] = _finite((before.through(network.layers[-1].linear, _norm) + lost).above)
+            found = float((before.through(network.layers[-1].linear, _norm) + lost).above)
+        if not np.isfinite(found):
+            raise ProofFailed("the product of norms is too large for floating point; slopes may grow without end")
+        _known[network] = found
     return _known[network]
 
 
@@ -113,12 +116,6 @@ def _walked(network: Network) -> tuple[_Difference, Size]:
             whole = whole.least((_norm(now.seen(linear)) * now.whole + lost) * steep.max())
         now = _Difference(groups, parts, whole)
     return now, (_schur(network.layers[-1].linear) * every).lost(0)
-
-
-def _finite(x: Array) -> float:
-    if not np.isfinite(x):
-        raise ProofFailed("the product of norms is too large for floating point; slopes may grow without end")
-    return float(x)
 
 
 def _total(sizes: Iterable[Size]) -> Size:

@@ -103,7 +103,10 @@ def induced_above(matrix: Near, norms: Norms) -> Array:
 
 
 def spectral_factor(norms: Norms, rows: int, columns: int) -> float:
-    """At least the norm from p to q of a matrix (rows, columns) whose spectral norm is one."""
+    """At least the norm from p to q of a matrix (rows, columns) whose spectral norm is one.
+
+    ‖x‖₂ ≤ √n‖x‖_∞ at the inputs, ‖y‖₁ ≤ √n‖y‖₂ at the outputs.
+    """
     into = columns if norms.pair[0] == "linf" else 1
     out = rows if norms.pair[1] == "l1" else 1
     return float(inflate(np.sqrt(float(into * out)), 1))
@@ -183,9 +186,7 @@ def _finite(x: Array) -> Array:
 
 def columns_times(weight: Weight, units: Array) -> Weight:
     """W D_units, one rounding per entry."""
-    if isinstance(weight, np.ndarray):
-        return weight * units
-    return sparse.csr_array((weight.data * units[weight.indices], weight.indices, weight.indptr), shape=weight.shape)
+    return weight * units if isinstance(weight, np.ndarray) else sparse.csr_array(weight.multiply(units))
 
 
 def _rows_over(weight: Weight, units: Array) -> Weight:

@@ -28,7 +28,7 @@ from typing import Final
 
 import numpy as np
 
-from lipcert.kernel.arithmetic import Near, Size, down, largest_norm_above, up
+from lipcert.kernel.arithmetic import Near, Size, down, spectral_above, up
 from lipcert.kernel.neuron_bounds import Fit, fit
 from lipcert.model.arrays import Array, Interval, dense
 from lipcert.model.network import Network
@@ -279,5 +279,5 @@ class SecondOrder:
         sizes, n = Size.of(C), C.shape[-1]
         beyond = (beyond + sizes @ self.poly.slack[:n] + sizes.sum(-1).lost(n + 64)) / rows
         corners = np.moveaxis((C * (1.0 / rows)[..., None]) @ self.poly.values[:n], -1, 1)
-        norms = Size(largest_norm_above(corners, 7)) + beyond.length((1, 2))
+        norms = Size(spectral_above(corners, 7).max(axis=-1)) + beyond.length((1, 2))
         return norms.above, (Size.of(corners).max(1) + beyond).above

@@ -281,15 +281,6 @@ def _power(v: Array, exponent: int) -> Array:
     return np.where(np.abs(v) <= 1e100, found, np.copysign(np.inf, found))
 
 
-def _tanhshrink(v: Array) -> Array:
-    """Same as v - tanh(v), up to 1 as v·q/(1 + q): tanh(v) = v/(1 + q) with a continued fraction q."""
-    w = np.clip(v, -1.0, 1.0)
-    square, q = w * w, np.zeros_like(w)
-    for odd in range(19, 1, -2):
-        q = square / (odd + q)
-    return np.where(np.abs(v) <= 1.0, w * (q / (1.0 + q)), v - np.tanh(v))
-
-
 TABLE: Final[Mapping[str, Row]] = {
     "identity": _straight(lambda v: v, knots=lambda: (), slopes=lambda: (1.0,), kinks=False),
     "relu": _straight(lambda v: np.maximum(v, 0.0), knots=lambda: (0.0,), slopes=lambda: (0.0, 1.0)),
@@ -438,10 +429,11 @@ TABLE: Final[Mapping[str, Row]] = {
     ),
     # φ' = tanh² falls to 0 at 0 and rises.
     "tanhshrink": Row(
-        value=_tanhshrink,
+        value=lambda v: v - np.tanh(v),
         slope=lambda v, side: np.tanh(v) ** 2,
         bend=lambda v, side: -_tanh_bend(np.tanh(v)),
         pieces=Pieces((0.0,), (CONCAVE, CONVEX), (-0.6584789484624084, 0.6584789484624084)),
+        loss=Loss(value_terms=lambda: 1.0),
     ),
     "softshrink": _straight(
         lambda v, limit: np.where(v > limit, v - limit, np.where(v < -np.asarray(limit), v + limit, 0.0)),

@@ -35,10 +35,11 @@ def dense(matrix: Any) -> Array:
     return matrix if isinstance(matrix, np.ndarray) else np.asarray(matrix.toarray())
 
 
-def frozen(array: Array) -> Array:
-    """The array itself, which can be read only from now on."""
-    array.flags.writeable = False
-    return array
+def frozen(matrix: Any) -> Any:
+    """The dense or sparse array itself, which can be read only from now on."""
+    for part in (matrix,) if isinstance(matrix, np.ndarray) else (matrix.data, matrix.indices, matrix.indptr):
+        part.flags.writeable = False
+    return matrix
 
 
 def indices(name: str, value: Iterable[int] | None, size: int) -> Array:

@@ -103,11 +103,7 @@ class Convolution(ConvolutionValues):
     def matrix(self) -> Weight:
         """The matrix W, to be read only; dense where a quarter of it is filled."""
         found = self.sparse()
-        if 4 * found.nnz >= found.shape[0] * found.shape[1]:
-            return frozen(found.toarray())
-        for array in (found.data, found.indices, found.indptr):
-            frozen(array)
-        return found
+        return frozen(found.toarray() if 4 * found.nnz >= found.shape[0] * found.shape[1] else found)
 
     @property
     def pictures(self) -> tuple[int, ...]:

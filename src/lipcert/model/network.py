@@ -14,7 +14,7 @@ from scipy import sparse
 from lipcert.arguments.values import LayerValues, NetworkValues, NeuronsValues, layer_parts, rows_per_neuron
 from lipcert.errors import InvalidInput, ProofFailed
 from lipcert.model.activations import Activation, activation
-from lipcert.model.arrays import Array, Weight, indices, times
+from lipcert.model.arrays import Array, Weight, frozen, indices, times
 from lipcert.model.convolution import MOST_ENTRIES, Convolution
 from lipcert.model.couplings import Coupling
 
@@ -160,10 +160,8 @@ class Network(NetworkValues):
 
     def __post_init__(self) -> None:
         for layer in self.layers:
-            weight = layer.linear.kernel if isinstance(layer.linear, Convolution) else layer.linear
-            parts = (weight,) if isinstance(weight, np.ndarray) else (weight.data, weight.indices, weight.indptr)
-            for array in (layer.bias, *parts):
-                np.asarray(array).flags.writeable = False
+            frozen(layer.linear.kernel if isinstance(layer.linear, Convolution) else layer.linear)
+            frozen(layer.bias)
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
