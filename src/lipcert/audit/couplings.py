@@ -13,33 +13,8 @@ from typing import Any
 import numpy as np
 from flint import arb
 
-from lipcert.audit.balls import (
-    Balls,
-    Interval,
-    added,
-    at_least,
-    diagonal,
-    dot,
-    floats,
-    hull,
-    known_smaller,
-    larger,
-    lower,
-    mid,
-    plus_diagonal,
-    positive,
-    positive_definite,
-    rad,
-    require,
-    root,
-    size,
-    sizes_within,
-    smaller,
-    solve,
-    spectral,
-    upper,
-    zeros,
-)
+from lipcert.audit import balls as ba
+from lipcert.audit.balls import Balls, Interval
 from lipcert.errors import ProofFailed
 from lipcert.model.arrays import Array
 from lipcert.model.couplings import Coupling
@@ -60,14 +35,17 @@ def _differences(s: Balls) -> Balls:
 
 def _apart(interval: Interval) -> Interval:
     """Between which numbers s_j - s_l lies."""
-    low, high = lower(interval[0][None, :] - interval[1][:, None]), upper(interval[1][None, :] - interval[0][:, None])
+    low, high = (
+        ba.lower(interval[0][None, :] - interval[1][:, None]),
+        ba.upper(interval[1][None, :] - interval[0][:, None]),
+    )
     low[np.diag_indices(len(low))] = high[np.diag_indices(len(low))] = arb(0)
     return low, high
 
 
 def shares(apart: Interval) -> Interval:
     """Between which numbers p_l = 1/Σ_j exp(s_j - s_l) lies."""
-    return lower(1 / exp(apart[1]).sum(axis=1)), upper(1 / exp(apart[0]).sum(axis=1))
+    return ba.lower(1 / exp(apart[1]).sum(axis=1)), ba.upper(1 / exp(apart[0]).sum(axis=1))
 
 
 def softmax(s: Balls) -> Balls:
@@ -77,7 +55,7 @@ def softmax(s: Balls) -> Balls:
 
 def _jacobian(p: Balls) -> Balls:
     """D_p - ppᵀ."""
-    return plus_diagonal(-p[:, None] * p[None, :], p)
+    return ba.plus_diagonal(-p[:, None] * p[None, :], p)
 
 
 def rows_of(coupling: Coupling) -> Iterator[Array]:
@@ -94,7 +72,7 @@ def values(coupling: Coupling, v: Balls, plain: Balls) -> Balls:
 
 def derivative(coupling: Coupling, v: Balls, slopes: Balls) -> Balls:
     """The Jacobian of the results at points, slopes of the elementwise activations given."""
-    J = zeros(coupling.width, coupling.size)
+    J = ba.zeros(coupling.width, coupling.size)
     J[np.arange(len(slopes)), np.arange(len(slopes))] = slopes
     for row in rows_of(coupling):
         J[np.ix_(row, row)] = _jacobian(softmax(v[row]))
@@ -108,28 +86,28 @@ def ranges(coupling: Coupling, interval: Interval, plain: Interval) -> Interval:
     parts = [plain, *(shares(_apart((interval[0][row], interval[1][row]))) for row in rows_of(coupling))]
     for p in coupling.products:
         corners = [x[p.one] * y[p.two] for x in interval for y in interval]
-        low, high = smaller.reduce([lower(x) for x in corners]), larger.reduce([upper(x) for x in corners])
-        parts.append((lower(low.sum(axis=1)), upper(high.sum(axis=1))))
+        low, high = ba.smaller.reduce([ba.lower(x) for x in corners]), ba.larger.reduce([ba.upper(x) for x in corners])
+        parts.append((ba.lower(low.sum(axis=1)), ba.upper(high.sum(axis=1))))
     low, high = (np.concatenate(ends) for ends in zip(*parts, strict=True))
     return low, high
 
 
 def lines(coupling: Coupling, interval: Interval) -> tuple[Balls, Interval]:
     """A and ends of z - Av for the results of softmax rows and sums: parallel lines around each."""
-    c, first = mid((interval[0] + interval[1]) / 2), coupling.plain
-    far, A = upper(larger(interval[1] - c, c - interval[0])), zeros(coupling.width - first, coupling.size)
-    low, high = zeros(len(A)), zeros(len(A))
+    c, first = ba.mid((interval[0] + interval[1]) / 2), coupling.plain
+    far, A = ba.upper(ba.larger(interval[1] - c, c - interval[0])), ba.zeros(coupling.width - first, coupling.size)
+    low, high = ba.zeros(len(A)), ba.zeros(len(A))
     for row in rows_of(coupling):
         apart, at = _apart((interval[0][row], interval[1][row])), _differences(c[row])
         p, within = softmax(c[row]), shares(apart)
-        J = _jacobian(hull(*within))
+        J = _jacobian(ba.hull(*within))
         J[np.diag_indices(len(row))] = arb(0)
-        M, reach = mid(J), upper(larger(apart[1] - at, at - apart[0]))
+        M, reach = ba.mid(J), ba.upper(ba.larger(apart[1] - at, at - apart[0]))
         middle = p - (M * at).sum(axis=1)
-        M = plus_diagonal(M, mid(-M.sum(axis=1)))
-        defect = size(M.sum(axis=1)) * sizes_within((interval[0][row], interval[1][row]))
-        wide = upper((rad(J) * reach).sum(axis=1) + defect)
-        ends = lower(middle - wide), upper(middle + wide)
+        M = ba.plus_diagonal(M, ba.mid(-M.sum(axis=1)))
+        defect = ba.size(M.sum(axis=1)) * ba.sizes_within((interval[0][row], interval[1][row]))
+        wide = ba.upper((ba.rad(J) * reach).sum(axis=1) + defect)
+        ends = ba.lower(middle - wide), ba.upper(middle + wide)
         for k, place in enumerate(row - first):
             if ends[1][k] - ends[0][k] < within[1][k] - within[0][k]:
                 A[place, row], low[place], high[place] = M[k], ends[0][k], ends[1][k]
@@ -139,7 +117,7 @@ def lines(coupling: Coupling, interval: Interval) -> tuple[Balls, Interval]:
         one, two = product.one, product.two
         A[(place - first)[:, None], product.both] = c[product.partners]
         middle, wide = -(c[one] * c[two]).sum(axis=1), (far[one] * far[two]).sum(axis=1)
-        low[place - first], high[place - first] = lower(middle - wide), upper(middle + wide)
+        low[place - first], high[place - first] = ba.lower(middle - wide), ba.upper(middle + wide)
     return A, (low, high)
 
 
@@ -156,7 +134,7 @@ class Around:
     def ellipsoid(self, index: Array) -> Balls:
         """At least (v - middle)(v - middle)ᵀ."""
         assert self.reach is not None
-        found = added(at_least(self.S[np.ix_(index, index)] * (self.reach * self.reach)), self.error[index])
+        found = ba.added(ba.at_least(self.S[np.ix_(index, index)] * (self.reach * self.reach)), self.error[index])
         assert found is not None
         return found
 
@@ -167,10 +145,10 @@ class Around:
             return low, high
         S, at = self.S[np.ix_(row, row)], _differences(self.middle[row])
         axes, lost = np.diagonal(S), self.error[row]
-        wide = self.reach * root(positive(upper(axes[:, None] + axes[None, :] - S - S.T)))
-        wide = upper(wide + lost[:, None] + lost[None, :])
+        wide = self.reach * ba.root(ba.positive(ba.upper(axes[:, None] + axes[None, :] - S - S.T)))
+        wide = ba.upper(wide + lost[:, None] + lost[None, :])
         wide[np.diag_indices(len(row))] = arb(0)
-        return -known_smaller(-low, upper(wide - at)), known_smaller(high, upper(at + wide))
+        return -ba.known_smaller(-low, ba.upper(wide - at)), ba.known_smaller(high, ba.upper(at + wide))
 
 
 Unit = tuple[Array, Balls, Array, Balls]
@@ -179,22 +157,22 @@ Unit = tuple[Array, Balls, Array, Balls]
 
 def form(coupling: Coupling, around: Around, m: Balls, r: Balls, ends: Interval) -> tuple[Balls, list[Unit], Interval]:
     """M, the units, and where the results lie, within ends, for elementwise slopes in m ± r."""
-    require(all(x.is_finite() for end in around.interval for x in end), "values that are multiplied are not bounded")
-    M, units = zeros(coupling.width, coupling.size), list[Unit]()
+    ba.require(all(x.is_finite() for end in around.interval for x in end), "values that are multiplied are not bounded")
+    M, units = ba.zeros(coupling.width, coupling.size), list[Unit]()
     low, high = ends[0].copy(), ends[1].copy()
     for k in range(len(m)):
         M[k, k] = m[k]
         if r[k] > 0:
-            units.append((np.array([k]), np.array([[upper(r[k] * r[k])]]), np.array([k]), np.array([arb(1)])))
+            units.append((np.array([k]), np.array([[ba.upper(r[k] * r[k])]]), np.array([k]), np.array([arb(1)])))
     for row in rows_of(coupling):
         within = shares(around.differences(row))
-        most, p = larger(within[1], _LEAST), softmax(around.middle[row])
-        B = plus_diagonal(-most[:, None] * most[None, :] / most.sum(), most)
+        most, p = ba.larger(within[1], _LEAST), softmax(around.middle[row])
+        B = ba.plus_diagonal(-most[:, None] * most[None, :] / most.sum(), most)
         rho, M[np.ix_(row, row)] = _spread(p, within, most), _jacobian(p)
         if not rho < 0.5:
             rho, M[np.ix_(row, row)] = arb(1) / 2, B / 2
-        units.append((row, at_least(B * rho * rho), row, most))
-        low[row], high[row] = larger(low[row], within[0]), smaller(high[row], within[1])
+        units.append((row, ba.at_least(B * rho * rho), row, most))
+        low[row], high[row] = ba.larger(low[row], within[0]), ba.smaller(high[row], within[1])
     for product, place in coupling.sums():
         for one, two, at in zip(product.one, product.two, place, strict=True):
             both, partners = np.concatenate([one, two]), np.concatenate([two, one])
@@ -208,9 +186,9 @@ def _spread(p: Balls, within: Interval, most: Balls) -> arb:
 
     With d = q - p it is D_d - d pᵀ - p dᵀ - d dᵀ, and a matrix of larger sizes has a larger norm.
     """
-    d, top, scale = positive(upper(larger(within[1] - p, p - within[0]))), upper(p), root(most)
-    sizes = diagonal(d) + d[:, None] * (top + d)[None, :] + top[:, None] * d[None, :]
-    return spectral(upper(sizes / scale[:, None] / scale[None, :]))
+    d, top, scale = ba.positive(ba.upper(ba.larger(within[1] - p, p - within[0]))), ba.upper(p), ba.root(most)
+    sizes = ba.diagonal(d) + d[:, None] * (top + d)[None, :] + top[:, None] * d[None, :]
+    return ba.spectral(ba.upper(sizes / scale[:, None] / scale[None, :]))
 
 
 def _partners(around: Around, both: Array, partners: Array) -> Balls:
@@ -219,24 +197,24 @@ def _partners(around: Around, both: Array, partners: Array) -> Balls:
     If |d_c| ≤ g_c, d dᵀ ≼ diag(g²/ω)Σω for every ω > 0; and (x, y)(x, y)ᵀ ≼ diag(xxᵀ/s, yyᵀ/(1 - s)).
     """
     S, c, half = around.S[np.ix_(both, both)], around.middle[partners], len(both) // 2
-    g = upper(larger(around.interval[1][partners] - c, c - around.interval[0][partners]))
-    omega = mid(g * root(np.diagonal(S)))
-    omega = omega + larger.reduce(omega) * arb(2) ** -30 + _LEAST
+    g = ba.upper(ba.larger(around.interval[1][partners] - c, c - around.interval[0][partners]))
+    omega = ba.mid(g * ba.root(np.diagonal(S)))
+    omega = omega + ba.larger.reduce(omega) * arb(2) ** -30 + _LEAST
     whole = None if around.reach is None else around.ellipsoid(partners)
     parts, costs = [], []
     for side in (slice(half), slice(half, None)):
-        tried = [diagonal(upper(g[side] * g[side] / omega[side] * omega[side].sum()))]
+        tried = [ba.diagonal(ba.upper(g[side] * g[side] / omega[side] * omega[side].sum()))]
         tried += [] if whole is None else [whole[side, side]]
-        prices = [positive((Q * S[side, side]).sum()) for Q in tried]
-        best = int(np.argmin(floats(np.array(prices))))
+        prices = [ba.positive((Q * S[side, side]).sum()) for Q in tried]
+        best = int(np.argmin(ba.floats(np.array(prices))))
         parts.append(tried[best])
-        costs.append(floats(prices[best] ** 0.5) + 1e-300)
+        costs.append(ba.floats(prices[best] ** 0.5) + 1e-300)
     share = float(np.clip(costs[0] / (costs[0] + costs[1]), 2.0**-20, 1.0 - 2.0**-20))
-    Q = zeros(2 * half, 2 * half)
+    Q = ba.zeros(2 * half, 2 * half)
     Q[:half, :half], Q[half:, half:] = parts[0] / arb(share), parts[1] / (1 - arb(share))
-    if whole is not None and float(positive((whole * S).sum()) ** 0.5) < costs[0] + costs[1]:
+    if whole is not None and float(ba.positive((whole * S).sum()) ** 0.5) < costs[0] + costs[1]:
         return whole
-    return at_least(Q)
+    return ba.at_least(Q)
 
 
 def advance(S: Balls, M: Balls, units: list[Unit], hint: Balls | None) -> Balls:
@@ -244,43 +222,43 @@ def advance(S: Balls, M: Balls, units: list[Unit], hint: Balls | None) -> Balls:
 
     For HᵀH ≽ D and N = HSHᵀ ≺ 1 it is MSMᵀ + MSHᵀ(1 - N)⁻¹HSMᵀ + E; with all τ times f it is f - N, and fE.
     """
-    SM, axes = dot(S, M.T), np.diagonal(S)
+    SM, axes = ba.dot(S, M.T), np.diagonal(S)
     units = [unit for unit in units if not (axes[unit[0]] == 0).all()]  # where nothing moves w is zero
     if not units:
-        return at_least(dot(M, SM))
+        return ba.at_least(ba.dot(M, SM))
     coords = np.unique(np.concatenate([unit[0] for unit in units]))
-    place, D, E = np.searchsorted(coords, np.arange(len(S) + 1)), zeros(len(coords), len(coords)), zeros(len(M))
+    place, D, E = np.searchsorted(coords, np.arange(len(S) + 1)), ba.zeros(len(coords), len(coords)), ba.zeros(len(M))
     for index, Q, outputs, weights in units:
         tau: Any = None if hint is None else hint[outputs][0] / weights[0]
         if tau is None or not tau > 0:
-            tau = root(positive((Q * S[np.ix_(index, index)]).sum() / weights.sum())) + _LEAST
+            tau = ba.root(ba.positive((Q * S[np.ix_(index, index)]).sum() / weights.sum())) + _LEAST
         tau = tau.mid()
         D[np.ix_(place[index], place[index])] += Q / tau
         E[outputs] += tau * weights
-    H = _root(at_least(D))
-    HS = dot(H, S[coords])
-    N, side = dot(HS[:, coords], H.T), dot(H, SM[coords])
-    about = floats(N)
+    H = _root(ba.at_least(D))
+    HS = ba.dot(H, S[coords])
+    N, side = ba.dot(HS[:, coords], H.T), ba.dot(H, SM[coords])
+    about = ba.floats(N)
     least = max(1.0, float(np.linalg.eigvalsh(about)[-1])) if np.isfinite(about).all() else 1.0
     for attempt in range(_TRIES):
         f = arb(least) * (arb(1) + (arb(2) ** (2 * attempt - 44) if attempt else 0))
-        rest = plus_diagonal(-N, f)
-        if positive_definite(rest):
-            return at_least(plus_diagonal(dot(M, SM) + dot(side.T, solve(rest, side)), upper(f * E)))
+        rest = ba.plus_diagonal(-N, f)
+        if ba.positive_definite(rest):
+            return ba.at_least(ba.plus_diagonal(ba.dot(M, SM) + ba.dot(side.T, ba.solve(rest, side)), ba.upper(f * E)))
     raise ProofFailed("no multipliers make the step of a layer valid")
 
 
 def _root(D: Balls) -> Balls:
     """H with HᵀH ≽ D, a Cholesky factor of hardly more."""
-    scale = root(mid(np.diagonal(D))) + _LEAST
-    near, little = floats(D / scale[:, None] / scale[None, :]), 2.0**-46
+    scale = ba.root(ba.mid(np.diagonal(D))) + _LEAST
+    near, little = ba.floats(D / scale[:, None] / scale[None, :]), 2.0**-46
     for _ in range(8):
         try:
             L = np.linalg.cholesky(near + little * np.eye(len(D)))
         except np.linalg.LinAlgError:
             L = np.zeros(near.shape)
-        H = mid(np.frompyfunc(arb, 1, 1)(L.T) * scale[None, :])
-        if positive_definite(dot(H.T, H) - D):
+        H = ba.mid(np.frompyfunc(arb, 1, 1)(L.T) * scale[None, :])
+        if ba.positive_definite(ba.dot(H.T, H) - D):
             return H
         little *= 16.0
     raise ProofFailed("the remainders of a layer with products or softmax could not be factored")
