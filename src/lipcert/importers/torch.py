@@ -330,10 +330,12 @@ APART: dict[Any, Callable[..., Any]] = {
         (x.unsqueeze(-2) - z.unsqueeze(-3)).pow(2).sum(-1).sqrt() if p == 2.0 else NotImplemented
     ),
     torch.ops.aten.cumsum.default: lambda x, dim, dtype=None: (
-        x.movedim(dim, -1) @ x.new_ones(x.shape[dim], x.shape[dim]).triu()
-    ).movedim(-1, dim),
+        (x.movedim(dim, -1) @ torch.ones([x.shape[dim]] * 2, dtype=x.dtype, device=x.device).triu()).movedim(-1, dim)
+        if dtype in (None, x.dtype)
+        else NotImplemented
+    ),
     torch.ops.aten.linalg_vector_norm.default: lambda x, ord=2, dim=None, keepdim=False, dtype=None: (
-        x.pow(2).sum(dim, keepdim).sqrt() if ord == 2 else NotImplemented
+        x.pow(2).sum(dim, keepdim).sqrt() if ord == 2 and dtype in (None, x.dtype) else NotImplemented
     ),
     torch.ops.aten.norm.ScalarOpt_dim: lambda x, p, dim, keepdim=False: torch.linalg.vector_norm(
         x, 2.0 if p is None else p, dim, keepdim

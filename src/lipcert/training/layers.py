@@ -34,7 +34,7 @@ _IDENTITIES = ("dropout", "alpha_dropout", "feature_dropout", "feature_alpha_dro
 _FLAT = ("flatten", "view", "reshape", "clone", "contiguous", "alias", *_IDENTITIES)
 """Operations that keep all elements in their order."""
 _AFFINE = ARRANGING | {
-    *("linear", "addmm", "matmul", "mm", "mv", "add", "sub", "rsub", "mul", "div", "neg", "mean", "sum", "cumsum"),
+    *("linear", "addmm", "matmul", "mm", "mv", "add", "sub", "rsub", "mul", "div", "neg", "mean", "sum"),
     *("lerp", "batch_norm", "pad", "constant_pad_nd", "clone", "contiguous", "alias", "to", "_to_copy", *_IDENTITIES),
     *(f"{kind}{d}d" for kind in ("conv", "conv_transpose", "avg_pool", "adaptive_avg_pool") for d in (1, 2, 3)),
     *("upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d"),
