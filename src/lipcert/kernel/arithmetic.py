@@ -187,8 +187,6 @@ def through_sizes(matrix: Weight, x: Array | None = None) -> Array:
     return found[0] if len(found) == 1 else np.concatenate(found, axis=-1)
 
 
-_FEW = 0.02
-"""Share of the terms of a product up to which a sparse one takes less time than a dense one."""
 _FILLED = 0.06
 """Share of the entries from which a sparse matrix times a dense one takes more time than two dense ones: 56 to 3.4
 billion operations a second."""
@@ -594,13 +592,9 @@ def congruence(P: Array | None, weight: Weight, half: Array | None = None, radiu
 
 
 def gram(weight: Weight) -> Array:
-    """fl(W Wᵀ), of a matrix or a stack; a sparse product where its columns are short, else a dense one."""
-    if isinstance(weight, np.ndarray):
-        return np.asarray(weight @ transpose(weight))
-    weight = sparse.csr_array(weight)
-    counts = np.bincount(weight.indices, minlength=weight.shape[1]).astype(float)
-    few = float(counts @ counts) < _FEW * float(weight.shape[0]) * weight.nnz
-    return dense(weight @ weight.T) if few else times(dense(weight), weight.T)
+    """fl(W Wᵀ), of a matrix or a stack; a sparse product where few entries are filled, else a dense one."""
+    weight = _fuller(weight)
+    return dense(weight @ transpose(weight))
 
 
 def diagonal_above(P: Array | None, weight: Weight, half: Array | None = None) -> Array:

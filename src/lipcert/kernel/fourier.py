@@ -248,9 +248,7 @@ def prove_symbols(network: Network, hints: Hints) -> float:
     check_weights(network, kernels=True)
     torus = _torus_for(network, hints)
     if torus is None:
-        raise ProofFailed(
-            "the network does not begin with convolutions for which the hints have a multiplier a channel"
-        )
+        raise ProofFailed("the network begins with no convolutions for which the hints have a multiplier a channel")
     count = len(torus.slopes)
     if torus.ends:
         return stack_bound(torus, hints.multipliers, hints.exponents)
