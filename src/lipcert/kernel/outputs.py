@@ -72,15 +72,9 @@ class OutputBounds:
             raise ProofFailed("the product of norms says nothing of single neurons")
         return self._run
 
-    @cached_property
-    def rules(self) -> frozenset[str]:
-        """The rules that all of this rests on."""
-        return rules_of(self.network, self.region, self.sweeps, self.tree is not None)
-
-    @property
-    def rules_by_pieces(self) -> frozenset[str]:
-        """The rules where pieces of the region are bounded besides."""
-        return self.rules | rules_of(self.network, self.region, self.sweeps, True)
+    def rules(self, by_pieces: bool = False) -> frozenset[str]:
+        """The rules that all of this rests on, also where pieces of the region are bounded besides."""
+        return rules_of(self.network, self.region, self.sweeps, by_pieces or self.tree is not None)
 
     @property
     def intervals(self) -> tuple[Interval, ...]:
@@ -111,7 +105,7 @@ class OutputBounds:
 
     def made(self, kind: type[AnyFact], rules: Iterable[str], *content: Any) -> AnyFact:
         """A fact about the network and region of this; for the rules of this package alone."""
-        return kind(self.network.digest, self.region, self.rules.union(rules), *content)
+        return kind(self.network.digest, self.region, self.rules().union(rules), *content)
 
     @property
     def fact(self) -> LipschitzFact:
@@ -201,7 +195,7 @@ def pairs(outputs: int, label: int) -> Array:
 def over_pieces(base: OutputBounds, pieces: Cover | Tree) -> RowsFact:
     """How large outputs and their negatives get over pieces of the region."""
     leaves = leaf_values(OutputRows, pieces, base.network, base.region, base.sweeps)
-    return base.made(RowsFact, base.rules_by_pieces, both_sides(base.network.outputs), leaves)
+    return base.made(RowsFact, base.rules(True), both_sides(base.network.outputs), leaves)
 
 
 def derivatives_by_pieces(base: OutputBounds, pieces: Cover | Tree) -> PairsFact:
@@ -209,7 +203,7 @@ def derivatives_by_pieces(base: OutputBounds, pieces: Cover | Tree) -> PairsFact
     with proving():
         least = leaf_values(JacobianEntries, pieces, base.network, base.region, base.sweeps).max(axis=0, initial=0.0)
     least = least.reshape(base.network.outputs, base.network.inputs)
-    return base.made(PairsFact, base.rules_by_pieces, *_coordinates(least), least)
+    return base.made(PairsFact, base.rules(True), *_coordinates(least), least)
 
 
 def derivatives(one: OutputBounds, by_ellipsoids: bool = False) -> PairsFact:

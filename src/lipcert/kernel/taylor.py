@@ -21,7 +21,6 @@ charged by the sizes of all terms, which are multiplied in the order of the term
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain, combinations_with_replacement, pairwise, product
 from typing import Final
@@ -111,11 +110,6 @@ class Monomials:
         """The parts of degree 1, 2 and 3 of coefficients (count, monomials, n)."""
         _, d, pairs, _ = self.count
         return Z[:, :d], Z[:, d : d + pairs], Z[:, d + pairs :]
-
-    def gradient(self, parts: Sequence[Array]) -> Array:
-        """The gradient of polynomials, given by degree (..., monomials); (..., d, monomials of degree ≤ 2)."""
-        found = [part[..., source] * times for part, (source, times) in zip(parts, self.gradients, strict=True)]
-        return np.concatenate(found, axis=-1)
 
 
 class Polynomial:
@@ -275,7 +269,8 @@ class SecondOrder:
     def _largest(self, half: Array, last: Polynomial, beyond: Size) -> tuple[Array, Array]:
         """The norm and the entries of ∇p_N, largest at a corner, with what is left; by x_j = h_j δ_j."""
         rows = half[:, None, :]
-        C = self.poly.gradient([np.swapaxes(part, 1, 2) for part in self.poly.split(last.Z)])
+        parts = zip(self.poly.split(last.Z), self.poly.gradients, strict=True)
+        C = np.concatenate([part.swapaxes(1, 2)[..., source] * times for part, (source, times) in parts], axis=-1)
         sizes, n = Size.of(C), C.shape[-1]
         beyond = (beyond + sizes @ self.poly.slack[:n] + sizes.sum(-1).lost(n + 64)) / rows
         corners = np.moveaxis((C * (1.0 / rows)[..., None]) @ self.poly.values[:n], -1, 1)
