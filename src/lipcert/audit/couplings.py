@@ -194,27 +194,15 @@ def _spread(p: Balls, within: Interval, most: Balls) -> arb:
 def _partners(around: Around, both: Array, partners: Array) -> Balls:
     """Q ≽ d dᵀ for how far d the partners may be from their middles: by intervals or by the ellipsoid, what costs less.
 
-    If |d_c| ≤ g_c, d dᵀ ≼ diag(g²/ω)Σω for every ω > 0; and (x, y)(x, y)ᵀ ≼ diag(xxᵀ/s, yyᵀ/(1 - s)).
+    If |d_c| ≤ g_c, d dᵀ ≼ diag(g²/ω)Σω for every ω > 0.
     """
-    S, c, half = around.S[np.ix_(both, both)], around.middle[partners], len(both) // 2
+    S, c = around.S[np.ix_(both, both)], around.middle[partners]
     g = ba.upper(ba.larger(around.interval[1][partners] - c, c - around.interval[0][partners]))
     omega = ba.mid(g * ba.root(np.diagonal(S)))
     omega = omega + ba.larger.reduce(omega) * arb(2) ** -30 + _LEAST
-    whole = None if around.reach is None else around.ellipsoid(partners)
-    parts, costs = [], []
-    for side in (slice(half), slice(half, None)):
-        tried = [ba.diagonal(ba.upper(g[side] * g[side] / omega[side] * omega[side].sum()))]
-        tried += [] if whole is None else [whole[side, side]]
-        prices = [ba.positive((Q * S[side, side]).sum()) for Q in tried]
-        best = int(np.argmin(ba.floats(np.array(prices))))
-        parts.append(tried[best])
-        costs.append(ba.floats(prices[best] ** 0.5) + 1e-300)
-    share = float(np.clip(costs[0] / (costs[0] + costs[1]), 2.0**-20, 1.0 - 2.0**-20))
-    Q = ba.zeros(2 * half, 2 * half)
-    Q[:half, :half], Q[half:, half:] = parts[0] / arb(share), parts[1] / (1 - arb(share))
-    if whole is not None and float(ba.positive((whole * S).sum()) ** 0.5) < costs[0] + costs[1]:
-        return whole
-    return ba.at_least(Q)
+    tried = [ba.diagonal(ba.upper(g * g / omega * omega.sum()))]
+    tried += [] if around.reach is None else [around.ellipsoid(partners)]
+    return tried[int(np.argmin([float(ba.positive((Q * S).sum())) for Q in tried]))]
 
 
 def advance(S: Balls, M: Balls, units: list[Unit], hint: Balls | None) -> Balls:

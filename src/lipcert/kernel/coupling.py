@@ -349,37 +349,18 @@ def _spread(p: Near, ends: Interval, pu: Array) -> Array:
 
 def _sums(around: _Around, product: Products, place: Array) -> Unit:
     """Sums of products: w = Σ_c d_c Δv_c over all factors c, d_c how far the partner's mean is from its middle."""
-    both, partners, half = product.both, product.partners, product.one.shape[1]
+    both, partners = product.both, product.partners
     S, c = around.S[both[:, :, None], both[:, None, :]], around.middle.value[partners]
     g = up(np.maximum(around.upper[partners] - c, c - around.lower[partners]))
     x = np.sqrt(np.einsum("kcc->kc", S))
     omega = g * x
     omega = omega + 1e-9 * omega.max(axis=1, keepdims=True) + underflow(1.0)
-    Q = np.zeros(S.shape)
-    wide = np.stack([omega[:, :half].sum(axis=1), omega[:, half:].sum(axis=1)], axis=1)
-    heights = g / omega
-    boxes = inflate(heights * g * np.repeat(wide, half, axis=1), half + 8)
-    sides = (slice(None, half), slice(half, None))
-    ellipsoid = around.ellipsoid(partners) if np.isfinite(around.reach) else None
-    costs = []
-    for side in sides:  # the intervals of the factors on one side, or their ellipsoid
-        box = boxes[:, side, None] * np.eye(half)
-        cost = (box * S[:, side, side]).sum(axis=(1, 2))
-        if ellipsoid is not None:
-            round_ = ellipsoid[:, side, side]
-            least = np.maximum((round_ * S[:, side, side]).sum(axis=(1, 2)), 0.0)
-            box = np.where((least < cost)[:, None, None], round_, box)
-            cost = np.fmin(cost, least)
-        Q[:, side, side] = box
-        costs.append(np.sqrt(cost))
-    share = (costs[0] + underflow(1.0)) / (costs[0] + costs[1] + underflow(2.0))
-    share = np.clip(share, 2.0**-20, 1.0 - 2.0**-20)  # (a + b)² ≤ a²/s + b²/(1 - s)
-    Q = Approx(Q / np.where(np.arange(2 * half) < half, share[:, None], 1.0 - share[:, None])[:, None, :], 4.0).above()
-    cost = costs[0] + costs[1]
-    if ellipsoid is not None:  # or one ellipsoid for all factors
+    box = inflate(g / omega * g * omega.sum(axis=1, keepdims=True), both.shape[1] + 8)
+    Q, cost = box[:, None] * np.eye(both.shape[1]), np.sqrt((box * x * x).sum(axis=1))
+    if np.isfinite(around.reach):  # the intervals of the factors, or their ellipsoid
+        ellipsoid = around.ellipsoid(partners)
         least = np.sqrt(np.maximum((ellipsoid * S).sum(axis=(1, 2)), 0.0))
-        Q = np.where((least < cost)[:, None, None], ellipsoid, Q)
-        cost = np.fmin(cost, least)
+        Q, cost = np.where((least < cost)[:, None, None], ellipsoid, Q), np.fmin(cost, least)
     if not np.isfinite(Q).all():
         raise ProofFailed("values that are multiplied are too large for floating point; try a smaller region")
     return Unit(both, Q, place[:, None], np.ones((len(place), 1)), cost)

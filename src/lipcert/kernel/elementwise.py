@@ -28,7 +28,7 @@ def elementwise(network: Network, known: Sequence[tuple[Any, Any]] = ()) -> tupl
     Factors are scaled so that both vary alike. A sum of exponentials, with 1 = exp(0) among them, is at least one.
     """
     layers, ends = list[Layer](), list[Interval]()
-    source, sign, none = np.arange(network.inputs), np.ones(network.inputs), np.zeros((3, 0), dtype=int)
+    source, sign = np.arange(network.inputs), np.ones(network.inputs)
 
     def add(weight: Array, bias: Array, neurons: Neurons | None, low: Any = -np.inf, high: Any = np.inf) -> None:
         layers.append(Layer(weight, bias, neurons))
@@ -43,23 +43,20 @@ def elementwise(network: Network, known: Sequence[tuple[Any, Any]] = ()) -> tupl
             add(weight, layer.bias, plain, low, high)
             continue
         n, rows = plain.size, [v for _, v in coupling.softmax_rows()]
-        pairs = [
-            np.stack(np.broadcast_arrays(v[:, None], v[:, :, None]))[:, :, ~np.eye(v.shape[1], dtype=bool)]
-            for v in rows
-        ]
-        other, own = np.hstack([none[:2], *(pair.reshape(2, -1) for pair in pairs)])
         terms = [(p.one.ravel(), p.two.ravel(), np.repeat(z, p.one.shape[1])) for p, z in coupling.sums()]
-        one, two, place = np.hstack([none, *terms])
+        one, two, place = np.hstack([np.zeros((3, 0), dtype=int), *terms])
         used = np.unique(np.concatenate([one, two, *(v.ravel() for v in rows)]))
         taken, value = np.append(np.arange(n), used), np.eye(layer.size)[:, used]
         same = Activation("identity"), np.arange(n, len(taken))
         add(weight[taken], layer.bias[taken], Neurons(len(taken), (*plain.groups, same)), low[:, taken], high[:, taken])
+        off = [np.nonzero(~np.eye(v.shape[1], dtype=bool)) for v in rows]
+        apart = [(value[v[:, j]] - value[v[:, k]]).reshape(-1, len(used)) for v, (k, j) in zip(rows, off, strict=True)]
         with np.errstate(all="ignore"):
             power = np.rint(0.5 * np.log2((high - low)[0, two] / (high - low)[0, one]))
         s = np.exp2(np.clip(np.where(np.isfinite(power), power, 0.0), -_LARGEST, _LARGEST))[:, None]
         x, y = 0.5 * s * value[one], 0.5 / s * value[two]
-        weight = linalg.block_diag(np.eye(n), np.vstack([value[other] - value[own], x + y, x - y]))
-        names = ["identity"] * n + ["exp"] * len(own) + ["square"] * (2 * len(one))
+        weight = linalg.block_diag(np.eye(n), np.vstack([*apart, x + y, x - y]))
+        names = ["identity"] * n + ["exp"] * sum(map(len, apart)) + ["square"] * (2 * len(one))
         add(weight, np.zeros(len(names)), Neurons.of(names, len(names)))
         if rows:
             sums = [np.kron(np.eye(v.size), np.ones((1, v.shape[1] - 1))) for v in rows]
