@@ -17,8 +17,8 @@ where s is at an end of its range: for a maximum it is 1. For any rows r_i, each
 
 *Norms* of matrices are roots of λmax(WWᵀ), or of the largest row sum of |W| times the largest column sum. A convolution
 has the norms of its symbols (:mod:`lipcert.kernel.fourier`), the largest over the frequencies. With R the kernel as one
-matrix, Σ_y ‖R x_y‖² ≤ ‖R‖² Σ_y ‖x_y‖² for what the windows see, and an entry of x is in no more windows than there are
-taps, or in one where windows do not overlap.
+matrix, Σ_y ‖R x_y‖² ≤ ‖R‖² Σ_y ‖x_y‖² for what the windows see, and an entry of an image that is not circular is in
+span // stride + 1 windows at most, axis by axis: in one where windows do not overlap.
 
 Weights are known to some units only: that W is off by E adds at most ‖E‖‖Δz‖, which is ``lost``.
 """
