@@ -7,6 +7,7 @@ attained at any of its points, if it has one.
 
 from __future__ import annotations
 
+import heapq
 import time
 from dataclasses import dataclass
 from itertools import product
@@ -21,9 +22,10 @@ from lipcert.kernel.branch_and_bound import Bounding, Pieces
 from lipcert.kernel.enclosures import at_kink, stretch_below
 from lipcert.kernel.facts import Part
 from lipcert.kernel.norms import length_above
-from lipcert.model.activations import Activation
+from lipcert.methods.half_spaces import Cell
+from lipcert.model.activations import STRAIGHT, Activation
 from lipcert.model.arrays import Array, dense, times
-from lipcert.model.network import Network
+from lipcert.model.network import Layer, Network
 from lipcert.model.regions import PLAIN, Ball, Norm, Norms, Region, norm_in
 from lipcert.runtime.clock import Progress, clock, timed
 from lipcert.runtime.machine import suited_to
@@ -40,6 +42,8 @@ _LEAST = 1e-9
 """The distance to a kink is at least this, relative to the pre-activation: nearer points may be on either side."""
 _ENTRIES = 4_000_000
 """Numbers in the derivatives of all pre-activations that are held at once: 32 MB."""
+_TABLE = 4000
+"""Inputs times neurons up to which a linear program for a cell is quick, about 1 ms."""
 _INWARD = 1e-7
 """How far inside its interval, in units of the region's radius times the row, a neuron is asked to be."""
 _DUAL = {"maxfun": 300, "ftol": 1e-15, "gtol": 1e-12}
@@ -133,6 +137,9 @@ def lower_bound(
         if len(z) and has_kinks(network) and now.allows(2 * _POOL * len(z) * each):
             pool = np.concatenate([z, tried[order[: _POOL * len(z)]]])
             trail += search.cross_best(pool, 2 * starts, steps)
+        quick = network.inputs * sum(network.sizes[1:-1]) <= _TABLE
+        if trail and quick and not region.bounded and has_kinks(network) and is_straight(network):
+            trail.append(search.cross_cells(max(trail, key=lambda found: found[0])[1], steps * starts))
         return search.proved(trail)
 
 
@@ -252,6 +259,37 @@ class _Search:
             points, norms, crossed = points[best], norms[best], crossed[best]
         return [(norms[k], points[k]) for k in np.argsort(-norms)[:3]]
 
+    def cross_cells(self, start: Array, tries: int) -> tuple[float, Array]:
+        """The best point met on the way from cell to cell of all of space, across one kink at a time.
+
+        On the other side of a kink of neuron j the Jacobian is J + jump·b_j A_j, b_j and A_j as in :func:`cross_kinks`.
+        Of all sides known so far that with the largest norm is next, if a point can be found there.
+        """
+        network, now, best = self.network, clock(), (0.0, start)
+        seen, heap = set[bytes](), list[tuple[float, int, int, int, float, list[Array]]]()
+        new: Array | None = start
+        for number in range(tries):
+            if new is not None:
+                values, slopes, back, ahead = _jacobians(network, new)
+                best = max(best, (float(self.norms(new[None])[0]), new), key=lambda found: found[0])
+                if (name := np.concatenate(slopes).tobytes()) not in seen:
+                    seen.add(name)
+                    J = (back[0] * slopes[0]) @ ahead[0]
+                    for index, layer in enumerate(network.layers[:-1]):
+                        assert layer.neurons is not None
+                        gap, jump = layer.neurons.gather(_nearest, values[index])
+                        some = np.flatnonzero(np.isfinite(gap) & (jump != 0.0))
+                        rise = jump[some, None, None] * back[index].T[some, :, None] * ahead[index][some, None, :]
+                        for j, norm in zip(some.tolist(), steepest(J + rise, self.ends)[0].tolist(), strict=True):
+                            heapq.heappush(heap, (-norm, number, index, j, float(gap[j]), values))
+            if not heap or now.left < 0.0:
+                break
+            *_, index, j, step, values = heapq.heappop(heap)
+            v = [np.array(one) for one in values]
+            v[index][j] += step + np.copysign(_LEAST, step) * (1.0 + abs(v[index][j]))
+            new = Cell(network, [_sides(layer, one) for layer, one in zip(network.layers, v, strict=False)]).inside()
+        return best
+
     def proved(self, trail: list[tuple[float, Array]]) -> LowerBound:
         """The best of the points met, by the norm proved there; near a kink that may be less than the search found."""
         norms = self.ends
@@ -282,6 +320,29 @@ def _derivatives(network: Network, z: Array, norms: Norms) -> tuple[list[Array],
     return values, slopes, back[::-1], w
 
 
+def _jacobians(network: Network, x: Array) -> tuple[list[Array], list[Array], list[Array], list[Array]]:
+    """Pre-activations of the hidden layers at a point, slopes, Jacobians of the outputs by values, and by inputs."""
+    values, hidden = network.preactivations(x)[:-1], network.layers[:-1]
+    slopes = [layer.neurons.slope(v) for layer, v in zip(hidden, values, strict=True) if layer.neurons]
+    ahead, back = [dense(hidden[0].weight)], [dense(network.layers[-1].weight)]
+    for layer, slope in zip(hidden[1:], slopes, strict=False):
+        ahead.append(dense(layer.weight) @ (slope[:, None] * ahead[-1]))
+    for layer, slope in zip(hidden[:0:-1], slopes[:0:-1], strict=True):
+        back.append((back[-1] * slope) @ dense(layer.weight))
+    return values, slopes, back[::-1], ahead
+
+
+def _sides(layer: Layer, v: Array) -> tuple[Array, Array]:
+    """The kinks below and above the pre-activations of a layer."""
+    low, high = np.full(v.shape, -np.inf), np.full(v.shape, np.inf)
+    assert layer.neurons is not None
+    for row, index in layer.neurons.groups:
+        for knot in row.knots(v[index]):
+            low[index] = np.where(knot <= v[index], np.maximum(low[index], knot), low[index])
+            high[index] = np.where(knot > v[index], np.minimum(high[index], knot), high[index])
+    return low, high
+
+
 def _ascent(network: Network, z: Array, reach: Array, norms: Norms) -> Array:
     """Gradient of uᵀJ(z)w: the derivative of that of u·f along w, as a difference over a tenth of the reach."""
     _, u, w = steepest(network.jacobian(z), norms)
@@ -303,6 +364,12 @@ def has_kinks(network: Network) -> bool:
     return not network.coupled and any(
         row.row.kinks for layer in network.layers if layer.neurons for row, _ in layer.neurons.groups
     )
+
+
+def is_straight(network: Network) -> bool:
+    """Whether all activations are straight between their kinks."""
+    rows = [row for layer in network.layers if layer.neurons for row, _ in layer.neurons.groups]
+    return all(shape == STRAIGHT for row in rows for shape in row.shape)
 
 
 def cross_kinks(network: Network, region: Region, z: Array, count: int, norms: Norms = PLAIN) -> tuple[Array, Array]:

@@ -17,10 +17,9 @@ from lipcert.kernel.branch_and_bound import AXIS, Bounding, Cover, Leaf, PieceBo
 from lipcert.kernel.taylor import MOST_INPUTS
 from lipcert.methods.half_spaces import Cell
 from lipcert.methods.joint import Anytime, Joint
-from lipcert.methods.lower import jacobian_norms, lower_bound, witness
+from lipcert.methods.lower import is_straight, jacobian_norms, lower_bound, witness
 from lipcert.methods.method import Candidate, Method, Problem
 from lipcert.methods.second_order_jacobian import improved, suits
-from lipcert.model.activations import STRAIGHT
 from lipcert.model.arrays import Array, Interval, dense
 from lipcert.model.network import Layer, Network
 from lipcert.model.regions import Norms, Region
@@ -190,8 +189,7 @@ def can_cut(problem: Problem) -> bool:
     """Whether the region can be cut; all of space can if the network is piecewise linear."""
     if problem.network.coupled or problem.region.bounded:
         return problem.region.bounded and (not problem.network.coupled or halves_axes(problem.network))
-    rows = [row for layer in problem.network.layers if layer.neurons for row, _ in layer.neurons.groups]
-    return all(shape == STRAIGHT for row in rows for shape in row.shape)
+    return is_straight(problem.network)
 
 
 def halves_axes(network: Network) -> bool:
