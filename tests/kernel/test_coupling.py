@@ -14,11 +14,13 @@ from attack.couplings import drawn
 from attack.couplings import value as exact_value
 from exact import matrix, positive_semidefinite, precision, rational
 from lipcert.arguments.values import softmax
+from lipcert.definitions.functions import jet
+from lipcert.definitions.rows import function
 from lipcert.kernel import branch_and_bound
 from lipcert.kernel import coupling as rules
 from lipcert.kernel.arithmetic import Near
 from lipcert.kernel.enclosures import activated, trajectory
-from lipcert.kernel.neuron_bounds import slope_bounds
+from lipcert.kernel.neuron_bounds import fit, slope_bounds
 from lipcert.model.arrays import Array, dense
 from lipcert.model.couplings import Coupling
 from lipcert.model.network import Network, Neurons
@@ -459,3 +461,28 @@ def test_tighter_intervals_of_the_second_opinion_are_no_reason_to_refuse(seed: i
     certificate = lc.certify(network, region, ["closed-form", "scalar", "diagonal"][seed % 3])
     assert not refusal(network, certificate)
     assert refusal(network, replace(certificate, bound=0.9 * lc.lower_bound(network, region, seconds=1.0).value))
+
+
+@pytest.mark.parametrize("name", ["exp", "reciprocal", "rsqrt", "sqrt", "log"])
+def test_fits_hold_over_positive_intervals(name: str) -> None:
+    """Values and slopes, in ball arithmetic, are within a fit's errors; where φ'' may underflow it proves nothing."""
+    f, one, rng = function(name, ()), Neurons.of(name, 1), np.random.default_rng(0)
+    for _ in range(40):
+        low = np.array([[float(10.0 ** rng.uniform(-6.0, 2.0))]])
+        high = low * (1.0 + float(10.0 ** rng.uniform(-6.0, 1.0)))
+        center = low + rng.random() * (high - low)
+        found = fit(one, center, (low, high), np.ones((1, 1)))
+        value, slope, rate, bow, error, rest = (
+            arb(float(part[0, 0]))
+            for part in (found.value, found.slope, found.rate, found.bow, found.error, found.rest)
+        )
+        for share in np.linspace(0.0, 1.0, 21):
+            v = arb(float(low[0, 0])) + arb(float(share)) * (arb(float(high[0, 0])) - arb(float(low[0, 0])))
+            s = v - arb(float(center[0, 0]))
+            with precision(200):
+                assert not abs(f.value(v) - value - slope * s - rate * s**2 / 2 - bow * s**3 / 6) > rest
+                assert not abs(jet(f.formulas[0], v)[1] - slope - rate * s - bow * s**2 / 2) > error
+    if name != "log":
+        far = -1000.0 * np.ones((1, 1)) if name == "exp" else np.full((1, 1), 1e200)
+        wide = far + np.abs(far) * 0.1
+        assert np.isnan(fit(one, far, (far, wide), np.ones((1, 1))).error).all()
