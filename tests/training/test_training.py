@@ -212,14 +212,16 @@ def test_wrong_use() -> None:
     local_bound(module, x, 0.1)
     with pytest.raises(lc.LipcertError, match="bound of a layer is not finite"):
         local_bound(broken(1e200, module), x, 0.1)
+    with pytest.raises(lc.LipcertError, match="radius and ball must be at least 0"):
+        certified_margin_loss(module, x, torch.zeros(3, dtype=torch.long), 0.1, ball=-1.0)
     with pytest.raises(lc.LipcertError, match="share must lie"):
         growing(1.0, 10, share=0.0)
     with pytest.raises(lc.LipcertError, match="every must be at least 1"):
         Certification(module, x, torch.zeros(3), 0.1, every=0)
 
 
-@pytest.mark.parametrize("most", [0, 64])
-def test_training_makes_radii(most: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("ball", [0.0, None, np.inf])
+def test_training_makes_radii(ball: float | None, tmp_path: Path) -> None:
     """Two classes on a line: the loss moves the boundary away from the points; plain training is content earlier."""
     torch.manual_seed(0)
     x = torch.cat([torch.randn(32, 4) * 0.3 + 0.7, torch.randn(32, 4) * 0.3 - 0.7])
@@ -230,7 +232,7 @@ def test_training_makes_radii(most: int, tmp_path: Path) -> None:
     for step in range(121):
         log(step)
         optimizer.zero_grad()
-        loss = certified_margin_loss(module, x, y, radius(step), most=most)
+        loss = certified_margin_loss(module, x, y, radius(step), ball=ball)
         loss.backward()
         optimizer.step()
     assert [row.epoch for row in log.rows] == [0, 60, 120]
