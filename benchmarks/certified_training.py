@@ -53,6 +53,11 @@ def network(name: str) -> nn.Module:
     return nn.Sequential(*convolutions, nn.Flatten(), nn.Linear(72, 10))
 
 
+def nearest(radius: float) -> float:
+    """The radius for which weights were chosen that is nearest."""
+    return min(PENALTY, key=lambda known: abs(known - radius))
+
+
 def plain(module: nn.Module, x: torch.Tensor, y: torch.Tensor, radius: float, part: float) -> torch.Tensor:
     return cross_entropy(module(x), y)
 
@@ -71,7 +76,7 @@ def paper(module: nn.Module, x: torch.Tensor, y: torch.Tensor, radius: float, pa
 
 
 def jacobian(module: nn.Module, x: torch.Tensor, y: torch.Tensor, radius: float, part: float) -> torch.Tensor:
-    return penalised(module, x, y, PENALTY[radius])
+    return penalised(module, x, y, PENALTY[nearest(radius)])
 
 
 def norms(module: nn.Module, x: torch.Tensor, y: torch.Tensor, radius: float, part: float) -> torch.Tensor:
@@ -80,7 +85,7 @@ def norms(module: nn.Module, x: torch.Tensor, y: torch.Tensor, radius: float, pa
 
 def local(module: nn.Module, x: torch.Tensor, y: torch.Tensor, radius: float, part: float) -> torch.Tensor:
     """Gradients at the images; for large radii, bounds over small balls at the end."""
-    aim = AIM[radius] * growing(radius, 1000, 0.3)(int(1000 * part))
+    aim = AIM[nearest(radius)] * growing(radius, 1000, 0.3)(int(1000 * part))
     return certified_margin_loss(module, x, y, aim, ball=0.3 * radius if radius >= 1.0 and part > LATE else 0.0)
 
 

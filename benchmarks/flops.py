@@ -104,6 +104,9 @@ def row(name: str, network: lc.Network, center: np.ndarray, radius: float, rate:
         started = time.process_time()
         found = lc.certify(network, lc.Ball(center, radius), lc.ClosedForm())
         took = time.process_time() - started
+        if not found.sweeps:
+            print(f"{line}   {took:.1f} s, the product of norms: {found.bound:.5g}", flush=True)
+            return
         met = [T > 0.0 for T in found.sweeps[-1].multipliers]
         told = [(some, kept | some) for some, (_, kept) in zip(met, layers, strict=True)]
         count, _ = counted(network, told, False)

@@ -17,16 +17,7 @@ from torch.utils._pytree import tree_flatten, tree_map
 
 from lipcert.importers import signals
 from lipcert.importers import windows as win
-from lipcert.importers.builder import (
-    PART,
-    Builder,
-    Frame,
-    Positions,
-    Tensor,
-    Unsupported,
-    common_shape,
-    each_axis,
-)
+from lipcert.importers.builder import PART, Builder, Frame, Positions, Tensor, Unsupported, common_shape, each_axis
 from lipcert.model.arrays import Array
 
 Handler = Callable[..., Any]

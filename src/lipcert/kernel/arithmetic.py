@@ -71,6 +71,11 @@ def down(x: Array) -> Array:
     return np.nextafter(x, -np.inf)
 
 
+def root_above(x: Array) -> Array:
+    """At least √y for every y ≥ 0 that rounds to x."""
+    return up(np.sqrt(up(x)))
+
+
 def inflate(x: Array, n: int) -> Array:
     """At least x(1 + γ_n) for x ≥ 0: above the exact value of a quantity whose n roundings each lost a factor 1 ± u.
 

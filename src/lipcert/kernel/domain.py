@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lipcert.errors import ProofFailed
-from lipcert.kernel.arithmetic import Near, down, norm_above, norm_below, transpose, twice_above, up
+from lipcert.kernel.arithmetic import Near, down, norm_above, norm_below, root_above, transpose, twice_above, up
 from lipcert.model.arrays import Array, Weight
 from lipcert.model.regions import Ball, Box, Everywhere, LInf, Region
 from lipcert.suggest.multipliers import split_rate
@@ -171,7 +171,7 @@ class Domain:
         gap = np.maximum(down(np.maximum(self.lower - self.center, self.center - self.upper)), 0.0)
         others = norm_below(gap[:, None, :] * (1.0 - np.eye(gap.shape[-1])))
         radius = self.radius[:, None]
-        reach = up(_root(np.maximum(radius - others, 0.0)) * _root(radius + others))
+        reach = up(root_above(np.maximum(radius - others, 0.0)) * root_above(radius + others))
         lower = np.maximum(self.lower, down(self.center - reach))
         upper = np.minimum(self.upper, up(self.center + reach))
         meets = (lower <= upper).all(axis=-1, keepdims=True)
@@ -224,11 +224,6 @@ class Pick:
         if self.single:
             return np.asarray(rows @ vectors[0])
         return np.einsum("rn,rn->r", rows, vectors[self.where])
-
-
-def _root(x: Array) -> Array:
-    """At least √y for every y that rounds to x."""
-    return up(np.sqrt(up(x)))
 
 
 def clipped_above(radius: Array, below: Array, above: Array, rows: Array, halvings: int = 24) -> Array:

@@ -50,15 +50,7 @@ from itertools import pairwise
 import numpy as np
 
 from lipcert.errors import ProofFailed
-from lipcert.kernel.arithmetic import (
-    Near,
-    Size,
-    congruence,
-    factor_above,
-    largest_eigenvalue_above,
-    raised,
-    sum_above,
-)
+from lipcert.kernel.arithmetic import Near, Size, congruence, factor_above, largest_eigenvalue_above, raised, sum_above
 from lipcert.kernel.neuron_bounds import WIDEN, all_slopes
 from lipcert.kernel.step import LEAST, MOST, activate
 from lipcert.kernel.sweep import Sweep, check_weights, proving

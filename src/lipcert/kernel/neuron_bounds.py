@@ -85,11 +85,6 @@ def _formula_error(row: Activation, slope: Array, high: Array) -> Array:
     return WIDEN * size + TINY
 
 
-def slope_error(neurons: Neurons, slopes: Array, v: Array) -> Array:
-    """At least the error of slopes computed at points v."""
-    return neurons.gather(lambda row, slope, at: (_formula_error(row, slope, at),), slopes, v)[0]
-
-
 def _straight(row: Activation, low: Array, high: Array) -> Array:
     """Whether [low, high] lies in a piece of one slope, which is then a number of the table."""
     marks = [-np.inf, *row.knots(low), np.inf]
@@ -287,7 +282,8 @@ class _Cells:
         bulge = c * self.width
         bulge = 0.125 * bulge * self.width
         size = np.abs(self.slopes).max(axis=0) + (np.abs(t) + np.abs(c) * self.far) * self.far + np.abs(bulge)
-        lost = slope_error(self.neurons, self.slopes, self.v).max(axis=0) + _BEND * self.bent * self.width
+        lost = self.neurons.gather(lambda row, slope, v: (_formula_error(row, slope, v),), self.slopes, self.v)[0]
+        lost = lost.max(axis=0) + _BEND * self.bent * self.width
         wide = lost + rounded_off(size, 16)
         ends = self.slopes - poly
         roof = np.maximum(ends[1:], ends[:-1]) + self.above

@@ -42,7 +42,6 @@ from lipcert.kernel.arithmetic import Size, congruence, largest_eigenvalue_above
 from lipcert.kernel.fourier import convolution_norm, full_kernel
 from lipcert.kernel.neuron_bounds import all_slopes
 from lipcert.kernel.sweep import check_weights
-from lipcert.model.activations import Activation
 from lipcert.model.arrays import Array, Weight
 from lipcert.model.convolution import Convolution
 from lipcert.model.network import Network
@@ -107,7 +106,8 @@ def _walked(network: Network) -> tuple[_Difference, Size]:
         linear, size = layer.linear, _schur(layer.linear)
         lost = (size * every).lost(0)
         every = (size * now.whole + lost) * steep.max()
-        groups, parts = _groups(ahead.linear, layer.neurons.gather(_carries, alpha)[0] > 0.0), []
+        carries = layer.neurons.gather(lambda row, at: (np.full(at.shape, row.name == "identity"),), alpha)[0]
+        groups, parts = _groups(ahead.linear, carries), []
         for group in groups:
             part = now.through(linear, partial(_gain, group=group, alpha=alpha, beta=beta))
             parts.append(part + lost * _total(Size(steep[column].max()) for column in group.T))
@@ -120,11 +120,6 @@ def _walked(network: Network) -> tuple[_Difference, Size]:
 
 def _total(sizes: Iterable[Size]) -> Size:
     return sum(sizes, start=Size(np.zeros(())))
-
-
-def _carries(row: Activation, at: Array) -> tuple[Array]:
-    """Which neurons hand their value on, as ones."""
-    return (np.full(at.shape, float(row.name == "identity")),)
 
 
 def _gain(linear: Linear, group: Group, alpha: Array, beta: Array) -> Size:

@@ -15,13 +15,7 @@ import numpy as np
 
 from lipcert.errors import ProofFailed
 from lipcert.kernel.arithmetic import Approx, Near, congruence, inflate, norm_above, raised, underflow, up
-from lipcert.kernel.branch_and_bound import (
-    Cover,
-    JacobianEntries,
-    OutputRows,
-    PieceBounds,
-    leaf_values,
-)
+from lipcert.kernel.branch_and_bound import Cover, JacobianEntries, OutputRows, PieceBounds, leaf_values
 from lipcert.kernel.checker import rules_of
 from lipcert.kernel.domain import check_region, corners, radius_above
 from lipcert.kernel.enclosures import BackSubstitution, activated_ends, affine, held, jacobian, trajectory

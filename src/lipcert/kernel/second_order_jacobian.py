@@ -47,6 +47,7 @@ from lipcert.kernel.arithmetic import (
     congruence,
     inverse_above,
     largest_eigenvalue_above,
+    root_above,
     twice_above,
     up,
 )
@@ -122,7 +123,7 @@ class _Curved:
                 K, rate = self.maps[:end, self.d : self.d + start], twice_above(np.asarray(self.r), np.asarray(mu))
                 Y = _image(F, K)
                 Q = _image(Approx(F).times(float(up(rate / 3.0))).above(up(up(2.0 / 3.0 * rate) * E)), K)
-            far = up(up(self.r * _root(np.diagonal(S))) + _root(np.diagonal(Q)))[start:]
+            far = up(up(self.r * root_above(np.diagonal(S))) + root_above(np.diagonal(Q)))[start:]
             fits = np.append(fits, fit_error(neurons, value[0], error[0], far, self.slopes[:, start:end]))
             if not np.isfinite(fits).all():
                 raise ProofFailed(f"the slopes of layer {k + 1} have no finite bounds")
@@ -150,7 +151,7 @@ class _Curved:
     def _uncertain(self, fits: Array, Y: Array) -> Array:
         """The diagonal matrix E."""
         t = self.t[: len(fits)]
-        root = _root(up(fits / t))
+        root = root_above(up(fits / t))
         top = largest_eigenvalue_above(Approx(Y).scaled(root, root).above()) if Y.any() else np.zeros(())
         return up(up(1.0 + up(top * _over(self.c2))) * up(t * fits))
 
@@ -164,17 +165,12 @@ class _Curved:
         left = -(Approx(Theta).times(s) - Approx(np.eye(self.d))).above()  # at most I - sΘ
         last = self.maps[self.ends[-1] :]
         still, moved = _image(inverse_above(left), last[:, : self.d]), _image(F, last[:, self.d :])
-        return float(_root(largest_eigenvalue_above((Approx(still) + Approx(moved).times(_over(s))).above())))
+        return float(root_above(largest_eigenvalue_above((Approx(still) + Approx(moved).times(_over(s))).above())))
 
 
 def _image(P: Array | None, maps: Near) -> Array:
     """At least A P Aᵀ for every A of the maps."""
     return congruence(P, np.ascontiguousarray(maps.value), radius=np.ascontiguousarray(maps.error))
-
-
-def _root(x: Array) -> Array:
-    """At least √x."""
-    return up(np.sqrt(x))
 
 
 def _over(x: float) -> float:

@@ -142,7 +142,8 @@ def activate(S: Array, alpha: Array, beta: Array, hint: Array, signed: bool = Fa
     P = Approx(S, symmetric=True)
     if not active.shape[-1]:
         return Step.still(P.scaled(m, m).above(), m)
-    rows, part = _open_block(S, active, moving)
+    rows = S if moving.all() else _rows(S, active)
+    part = S if moving.all() else transpose(_rows(transpose(rows), active))
     width = np.where(on, picked(r, active), 0.0)
     T, L = factored(hint, S, r, m, part, active, width)  # suggestions
     g = 1.0 / np.sqrt(np.clip(T, LEAST, MOST))
@@ -204,14 +205,6 @@ def middles(alpha: Array, beta: Array) -> tuple[Array, Array]:
     """Middles m and radii r of slopes, m - r ≤ α ≤ β ≤ m + r."""
     m = 0.5 * (alpha + beta)
     return m, np.where(alpha < beta, up(np.maximum(beta - m, m - alpha)), 0.0)
-
-
-def _open_block(S: Array, active: Array, moving: Array) -> tuple[Array, Array]:
-    """The rows of the active neurons, and their columns of those."""
-    if moving.all():
-        return S, S
-    rows = _rows(S, active)
-    return rows, transpose(_rows(transpose(rows), active))
 
 
 def picked(values: Array, which: Array) -> Array:

@@ -101,11 +101,6 @@ class Monomials:
         """L² for L = Bδ, (count, d, n) → (count, pairs, n)."""
         return np.asarray(B[:, self.first] * B[:, self.second] * self.both)
 
-    def add_product(self, out: Array, B: Array, s: Array) -> None:
-        """Add L·s, s of degree two, to a polynomial ``out`` of degree three."""
-        for i, where in enumerate(self.third):
-            out[:, where] += B[:, i : i + 1] * s
-
     def split(self, Z: Array) -> tuple[Array, Array, Array]:
         """The parts of degree 1, 2 and 3 of coefficients (count, monomials, n)."""
         _, d, pairs, _ = self.count
@@ -248,7 +243,8 @@ class SecondOrder:
         factor = (seen.fit.bow / 6.0)[:, None, :] * products
         if k:
             factor += seen.fit.rate[:, None, :] * q
-        self.poly.add_product(cube, B, factor)
+        for i, where in enumerate(self.poly.third):  # L·s, s of degree two
+            cube[:, where] += B[:, i : i + 1] * factor
         return (found.reshape(-1, Z.shape[-1]) @ self.layers[k + 1][0].T).reshape(*Z.shape[:2], -1)
 
     def _beyond(self, hidden: list[tuple[Polynomial, Slopes]], last: Polynomial, shape: tuple[int, ...]) -> Size:

@@ -14,7 +14,6 @@ from lipcert.errors import InvalidInput
 Array: TypeAlias = NDArray[Any]
 """A numpy array; of float64 unless the docstring says otherwise."""
 
-Floats: TypeAlias = NDArray[np.float64]
 Parameter: TypeAlias = float | Array
 Weight: TypeAlias = "NDArray[np.float64] | sparse.csr_array"
 """A weight matrix (outputs, inputs), dense or sparse."""

@@ -60,10 +60,6 @@ class Norm(NormWords, ABC):
         """The same norm without units."""
         return self if self.scale == 1.0 else type(self)()
 
-    @property
-    def has_units(self) -> bool:
-        return self.bare is not self
-
 
 @dataclass(frozen=True, repr=False)
 class L1(Norm):
@@ -117,11 +113,11 @@ class Norms:
     @property
     def bare(self) -> Norms:
         """The same without units."""
-        return Norms(self.input.bare, self.output.bare) if self.has_units else self
+        return Norms(self.input.bare, self.output.bare)
 
     @property
     def has_units(self) -> bool:
-        return self.input.has_units or self.output.has_units
+        return self.bare != self
 
     @property
     def pair(self) -> tuple[str, str]:
