@@ -24,7 +24,6 @@ from lipcert.audit.taylor import MOST_INPUTS, MOST_NEURONS, Expansion
 from lipcert.definitions.functions import ball, jet
 from lipcert.definitions.rows import function
 from lipcert.errors import ProofFailed
-from lipcert.model.activations import Activation
 from lipcert.model.arrays import Array
 from lipcert.model.network import Neurons
 from lipcert.model.regions import PLAIN, Norms
@@ -134,7 +133,7 @@ def elementwise(model: Model, known: Sequence[Interval]) -> tuple[Model, list[In
         used = sorted({*itertools.chain(*softmaxes, *(term[:2] for term in terms))})
         at, taken = {k: n + number for number, k in enumerate(used)}, np.array([*range(n), *used])
         plain = *layer.plain, *(function("identity", ()) for _ in used)
-        same = Activation("identity"), np.arange(n, len(taken))
+        same = Neurons.of("identity", 1).groups[0][0], np.arange(n, len(taken))
         neurons = Neurons(len(taken), (*layer.neurons.groups, same))
         layers.append(Layer(layer.weight[taken], layer.bias[taken], plain, neurons))
         ends.append((low[taken], high[taken]))

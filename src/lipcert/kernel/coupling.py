@@ -352,11 +352,11 @@ def _sums(around: _Around, product: Products, place: Array) -> Unit:
     both, partners = product.both, product.partners
     S, c = around.S[both[:, :, None], both[:, None, :]], around.middle.value[partners]
     g = up(np.maximum(around.upper[partners] - c, c - around.lower[partners]))
-    x = np.sqrt(np.einsum("kcc->kc", S))
-    omega = g * x
+    variance = np.einsum("kcc->kc", S)
+    omega = g * np.sqrt(variance)
     omega = omega + 1e-9 * omega.max(axis=1, keepdims=True) + underflow(1.0)
     box = inflate(g / omega * g * omega.sum(axis=1, keepdims=True), both.shape[1] + 8)
-    Q, cost = box[:, None] * np.eye(both.shape[1]), np.sqrt((box * x * x).sum(axis=1))
+    Q, cost = box[:, None] * np.eye(both.shape[1]), np.sqrt((box * variance).sum(axis=1))
     if np.isfinite(around.reach):  # the intervals of the factors, or their ellipsoid
         ellipsoid = around.ellipsoid(partners)
         least = np.sqrt(np.maximum((ellipsoid * S).sum(axis=(1, 2)), 0.0))
