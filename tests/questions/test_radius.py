@@ -277,3 +277,10 @@ def test_the_product_of_norms_certifies_a_radius_where_a_ball_takes_too_long(
         for exact in (False, True):
             with pytest.raises(lc.ProofFailed):
                 lc.verify(network, replace(found, **more), exact=exact)
+
+
+def test_radii_whose_squares_overflow_are_certified_or_not() -> None:
+    """The search for parabolas ended in an OverflowError."""
+    network = lc.Network.from_weights([[[1e-3], [2e-3]], [[1.0, 0.0], [0.0, 0.5]]], [[1.0, 1.0], [5.0, 0.0]])
+    found = lc.certified_radius(network, [0.0], radii=[1e160])
+    assert 0.0 < found.radius < 1e5

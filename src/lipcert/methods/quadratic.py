@@ -214,7 +214,7 @@ class _Objective:
         least = value.tops[0] * (1.0 + 1e-6)
         if value.mu < least:
             y = solved(first.own, bend, value.row, least)
-            over = 0.5 * (float(value.row @ y) + least * self.radius**2)
+            over = 0.5 * (float(value.row @ y) + least * self.radius * self.radius)
             value.bound, value.over, value.mu = value.bound + over - value.over, over, least
         return value.bound
 
@@ -228,7 +228,7 @@ class _Objective:
             step = Parabolas(stage, row, parts[k], np.exp(parts[count + k]), even)
             top, rise = layer.top(step.bend) if k else (0.0, None)
             bound += float(step.height.sum() + step.g @ stage.layer.bias + row @ stage.offset.value)
-            bound += 0.5 * self.radius**2 * top
+            bound += 0.5 * self.radius * self.radius * top
             row = times(step.g[None], stage.layer.weight)[0]
             steps.append((step, rise))
             tops.append(top)
@@ -239,7 +239,7 @@ class _Objective:
         for k, (layer, (step, rise)) in enumerate(zip(self.layers, reversed(steps), strict=True)):
             stage = layer.stage
             v = stage.layer.weight @ z + stage.layer.bias
-            square = (layer.own @ y) ** 2 if rise is None else self.radius**2 * rise
+            square = (layer.own @ y) ** 2 if rise is None else self.radius * self.radius * rise
             z = stage.slope * v + stage.offset.value
             z[stage.open], gradient[k], by_rate = step.derivatives(v[stage.open], square)
             gradient[count + k] = step.rate * by_rate
