@@ -412,7 +412,7 @@ def advisory(network: lc.Network, box: lc.Box, seconds: float) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--only", help="one of the controllers")
+    parser.add_argument("--only", choices=CASES, help="one of the controllers")
     parts = ("commands", "errors", "loop")
     parser.add_argument("--parts", nargs="+", choices=parts, default=parts, help="of the questions")
     parser.add_argument("--seconds", type=float, default=SECONDS, help="for each question")
